@@ -181,15 +181,16 @@ class BuildingExpressions(BuildingCalls):
         return True
 
     def _attribute(self, node: cst.Attribute, around: Names) -> Any:
+        return self._part(node, around, lambda value: self.attribute(value, node.attr.value, text_of(node, around.module)))
+
+    def _part(self, node: cst.Attribute | cst.Subscript, around: Names, take: Callable[[Any], Any]) -> Any:
+        """A part of a value; of options or settings that were changed in a way that a walk does not follow, what the whole program knows of it."""
         value = self.eval(node.value, around)
         if value == _ENVIRONMENT:
             return self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
         if isinstance(value, Missing):
             return self._asked(node, around)
-        return self._of_options(value, self.attribute(value, node.attr.value, text_of(node, around.module)), node, around)
-
-    def _of_options(self, value: Any, found: Any, node: cst.Attribute | cst.Subscript, around: Names) -> Any:
-        """A part of options or settings; where they were changed in a way that a walk does not follow, what the whole program knows of it."""
+        found = take(value)
         if not isinstance(value, ForeignOptions) or value.by_code or not value.changed or not isinstance(found, Missing | ValueMethod):
             return found
         known = self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
@@ -218,12 +219,7 @@ class BuildingExpressions(BuildingCalls):
         return slice(*bounds) if all(one is None or isinstance(one, int) for one in bounds) else Missing(text_of(node, around.module))
 
     def _subscript(self, node: cst.Subscript, around: Names) -> Any:
-        value = self.eval(node.value, around)
-        if value == _ENVIRONMENT:
-            return self.outside(node, around.frame or self.evaluator.calls.plain_frame(around.module, around.scope))
-        if isinstance(value, Missing):
-            return self._asked(node, around)
-        return self._of_options(value, self.entry(value, self.key(node, around), text_of(node, around.module)), node, around)
+        return self._part(node, around, lambda value: self.entry(value, self.key(node, around), text_of(node, around.module)))
 
     def _call(self, node: cst.Call, around: Names) -> Any:
         called = self.callee(node.func, around)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from oomlint.amounts import size
-from oomlint.budget.environments import of_container, referred, shell_text
+from oomlint.budget.container_environments import of_container, referred
+from oomlint.budget.environments import shell_text
 from oomlint.budget.limits import JobResources, Limit
 from oomlint.budget.mistakes import BudgetError
 from oomlint.finding import Place

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from oomlint.beside_code import Beside, beside
 from oomlint.budget import command, jobs, manifests
-from oomlint.budget.environments import OF_MAKE_FLAGS, Makefile, environment_wins, of_command, option_of, shell_text, through, written_by
+from oomlint.budget.environments import of_command, option_of, shell_text, through, written_by
 from oomlint.budget.limits import JobResources, Limit
+from oomlint.budget.makefiles import OF_MAKE_FLAGS, Makefile, environment_wins
 from oomlint.budget.mistakes import BudgetError
 from oomlint.finding import Place
 from oomlint.model.command_lines import commands_in_text, commands_of

@@ -320,7 +320,7 @@ def _is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
     if root in scope.outer or root in scope.enclosing:
         return True
     effects = scope.effects.get(root, ())
-    return (bound or bool(effects)) and all(one.path or one.kind not in _ANEW | {"augment"} for one in effects) and not Outside.is_parameter(root, scope)
+    return (bound or bool(effects)) and all(one.path or one.kind not in _ANEW | {"augment"} for one in effects) and not names.is_parameter(scope, root)
 
 
 def _aliases(scope: Scope) -> dict[str, list[Effect]]:
@@ -364,6 +364,6 @@ def _given(scope: Scope) -> Handing:
             of = this, (("attr", "__init__"),)  # of a base class
         if of is not None and of[1] and all(key is not UNKNOWN_KEY for _, key in of[1]):
             ways.add(of)
-            if of[0] in scope.effects or Outside.is_parameter(of[0], scope):
+            if of[0] in scope.effects or names.is_parameter(scope, of[0]):
                 found.setdefault(of[0], []).append((call, None, of[1][:-1]))
     return found, ways

@@ -85,6 +85,15 @@ def started_by_image(path: str, content: str, target: str = "") -> list[Command]
     return [one for one in stage.starts if names_program(one.words)] if stage is not None else []
 
 
+def image_of(build: Any, folder: str) -> tuple[str, str] | None:
+    """The Dockerfile and the stage that a service of a compose file in a folder is built with; ``None`` where they are no texts."""
+    parts = [getattr(member(build, key), "value", "") for key in ("context", "dockerfile", "target")] if entries(build) else [build.value, "", ""]
+    if not all(isinstance(part, str) for part in parts):
+        return None
+    context, name, target = parts
+    return os.path.normpath(os.path.join(folder, context, name or "Dockerfile")), target
+
+
 class Service(Struct, frozen=True, eq=False, dict=True):
     """A service of a compose file."""
 
@@ -102,11 +111,7 @@ class Service(Struct, frozen=True, eq=False, dict=True):
         build = member(self.node, "build")
         if build is None or any(member(self.node, key) is not None for key in ("command", "entrypoint", "extends")):
             return None
-        parts = [getattr(member(build, key), "value", "") for key in ("context", "dockerfile", "target")] if entries(build) else [build.value, "", ""]
-        if not all(isinstance(part, str) for part in parts):
-            return None
-        context, name, target = parts
-        return os.path.normpath(os.path.join(os.path.dirname(self.text.path), context, name or "Dockerfile")), target
+        return image_of(build, os.path.dirname(self.text.path))
 
     @property
     def sets_variables(self) -> bool:

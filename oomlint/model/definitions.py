@@ -104,7 +104,7 @@ class Definitions(CalleeChanges):
     def _passes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> bool:
         """Whether a function or a class has nothing to do with a name: it means there what it means around it, wherever it stands and whoever calls."""
         scope = frame.scope
-        if scope.parent is None or root in scope.effects or root in scope.outer or self.is_parameter(root, scope):
+        if scope.parent is None or root in scope.effects or root in scope.outer or names.is_parameter(scope, root):
             return False
         return not self.is_shared(root, frame.module) and not (accessors and self.changes(root, accessors, frame))
 

@@ -115,6 +115,14 @@ class Store(Event, eq=False):
         return tuple(part for part in self.path[1:] if isinstance(part, str) and part != "*")
 
     @property
+    def way(self) -> cst.CSTNode | None:
+        """What the statement names: the method that is called, or the target of the assignment."""
+        match self.node:
+            case cst.Call(func=named) | cst.AugAssign(target=named) | cst.Assign(targets=[cst.AssignTarget(target=named), *_]):
+                return named
+        return None
+
+    @property
     def target(self) -> cst.CSTNode | None:
         """What is added to, as the statement has it; ``None`` where it is what a function returns."""
         node = self.node

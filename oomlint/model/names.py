@@ -161,6 +161,15 @@ def takes(scope: Scope) -> frozenset[str]:
     return known
 
 
+def is_parameter(scope: Scope, name: str) -> bool:
+    """Whether a name is one of those that a call binds, ``*args`` and ``**kwargs`` among them."""
+    node = scope.node
+    if not isinstance(node, cst.FunctionDef | cst.Lambda):
+        return False
+    rest = (node.params.star_arg, node.params.star_kwarg)
+    return name in takes(scope) or any(isinstance(one, cst.Param) and one.name.value == name for one in rest)
+
+
 def is_static(scope: Scope) -> bool:
     """Whether a method is a ``staticmethod``."""
     return _decorated(scope, "staticmethod")

@@ -36,18 +36,9 @@ class Outside(Parameters):
         scope = frame.scope
         if scope.is_function and root == names.self_name(scope):
             return self._self(accessors, frame)
-        if self.is_parameter(root, scope):
+        if names.is_parameter(scope, root):
             return self.parameter(root, accessors, frame)
         return self._builtin(root, accessors, frame) if scope.parent is None else self.resolve(root, accessors, self.around(frame), None)
-
-    @staticmethod
-    def is_parameter(root: str, scope: Scope) -> bool:
-        """Whether a name is one of those that a call binds."""
-        node = scope.node
-        if not isinstance(node, cst.FunctionDef | cst.Lambda):
-            return False
-        rest = (node.params.star_arg, node.params.star_kwarg)
-        return root in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == root for one in rest)
 
     def around(self, frame: Frame) -> Frame:
         """The frame of the function, or of the module, that a scope stands in: a method does not see the names of its class."""

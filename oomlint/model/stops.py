@@ -6,9 +6,8 @@ that it is of, and the call of a function that does one of these itself. One ans
 
 from __future__ import annotations
 
-import re
 from enum import Flag, auto
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import libcst as cst
@@ -16,14 +15,14 @@ import libcst as cst
 from oomlint.api_names import CONSTANTS
 from oomlint.model import arguments, names
 from oomlint.model.fitting import PLAIN_BASES
+from oomlint.model.lost_names import in_cells, is_given_names, is_never_bound, lost_names
 from oomlint.model.mentions import BY_TEXT, Mentions
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
-from oomlint.model.unbound import Unbound, binds
+from oomlint.model.unbound import Unbound
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
 from oomlint.syntax.nodes import block_of, descend, names_in
-from oomlint.syntax.scopes import BINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,15 +31,10 @@ if TYPE_CHECKING:
     from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Frame
-    from oomlint.source import Source
     from oomlint.syntax.scopes import Scope
 
 _EXITS: Final = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _DEEPEST: Final = 24  # statements and functions, one in another
-# What gives a notebook names that none of its statements binds.
-_MAKES_NAMES: Final = re.compile(r"\b(?:exec|execfile|globals|locals|setattr|get_ipython|builtins)\b")
-_LOADS: Final = re.compile(r"^\s*%{1,2}(?:run|store|load|loadpy|recall|rerun|macro|pylab|capture)\b", re.MULTILINE)
-_CELLS: Final = re.compile(r"^# ?%%|^# In\[|get_ipython", re.MULTILINE)
 
 
 _Key = TypeVar("_Key")
@@ -78,7 +72,6 @@ class Stops:
         self.mentions = Mentions(project, evaluator)
         self._by_names = names  # whether what lacks a name raises
         self._names: dict[Module, Unbound] = {}
-        self._given: dict[Module, bool] = {}  # notebooks, and whether anything but their statements gives them names
         self._files = _Answers(project)
         self._notebooks: dict[Module, _Answers] = {}
         self._found: dict[Place, cst.CSTNode | None] = {}
@@ -100,7 +93,7 @@ class Stops:
             holder = walk.parents.get(here)
             if holder is None:
                 return False
-            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and _in_cells(module.source) and not module.source.cells):
+            if isinstance(holder, BLOCKS) and not (isinstance(holder, cst.Module) and in_cells(module.source) and not module.source.cells):
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._of(module).behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
@@ -271,20 +264,10 @@ class Stops:
     def _raising_parts(self, module: Module, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         for part in evaluated(node):
             if isinstance(part, cst.Name):
-                if (self._by_names and self._unbound(module).reads(part)) or (module.source.cells and self._is_never_bound(module, part)):
+                if (self._by_names and self._unbound(module).reads(part)) or (module.source.cells and is_never_bound(module, part, self._of(module).lost)):
                     yield part
             elif isinstance(part, cst.Call) and self._ends(module, part):
                 yield part
-
-    def _is_never_bound(self, module: Module, name: cst.Name) -> bool:
-        """Whether a notebook has a name from statements alone that raise before they bind it: other cells run without it."""
-        walk, word = module.walk, name.value
-        here = walk.scope_at(name)
-        while here.parent is not None:
-            if not here.is_class and binds(here, word):
-                return False
-            here = here.parent
-        return word in here.effects and word in self._of(module).lost
 
     def _of(self, module: Module) -> _Answers:
         """What is known of a file. Names of a notebook that are lost may lose others: that is gone through until there are no more, and not name by name."""
@@ -294,31 +277,15 @@ class Stops:
         if known is not None:
             return known
         known = self._notebooks[module] = _Answers(self.project)
-        if "*" in module.root.effects or self._is_given_names(module):
+        if is_given_names(module):
             return known
         asking, self._asking = self._asking, []
         try:
-            while (lost := frozenset(word for word in module.root.effects if self._only_fails(module, word))) != known.lost:
+            while (lost := lost_names(module, lambda one: Way.ON not in self.ways(module, one) or self.never(module, one))) != known.lost:
                 known = self._notebooks[module] = _Answers(self.project)
                 known.lost = lost
         finally:
             self._asking = asking
-        return known
-
-    def _only_fails(self, module: Module, word: str) -> bool:
-        root = module.root
-        if word in module.walk.shared:
-            return False
-        bound = [effect.statement for effect in root.effects[word] if not effect.path and effect.kind in BINDS]
-        # What reads the name itself has it from another one: `model = model.to(device)`.
-        first = [one for one in bound if not any(isinstance(part, cst.Name) and part.value == word for head in headers(one) for part in evaluated(head))]
-        return bool(first) and all(Way.ON not in self.ways(module, one) or self.never(module, one) for one in first)
-
-    def _is_given_names(self, module: Module) -> bool:
-        known = self._given.get(module)
-        if known is None:
-            source = module.source
-            known = self._given[module] = _MAKES_NAMES.search(source.text) is not None or any(_LOADS.search(one.source) for one in source.cells)
         return known
 
     def _unbound(self, module: Module) -> Unbound:
@@ -494,13 +461,3 @@ def _by_literals(test: cst.BaseExpression, frame: Frame) -> bool:
         if not isinstance(value, cst.SimpleString | cst.Integer) and names.dotted(value) not in CONSTANTS:
             return False
     return True
-
-
-def _in_cells(source: Source) -> bool:
-    """Whether the top level of a file is run piece by piece."""
-    return bool(source.cells) or _speaks_of_cells(source.text)
-
-
-@lru_cache(maxsize=64)
-def _speaks_of_cells(text: str) -> bool:
-    return _CELLS.search(text) is not None

@@ -179,13 +179,7 @@ def may_bring(project: Project, path: str, word: str) -> bool:
 
 def binds(scope: Scope, word: str) -> bool:
     """Whether a scope gives a name a value."""
-    if any(not effect.path and effect.kind in BINDS for effect in scope.effects.get(word, ())):
-        return True
-    node = scope.node
-    if not isinstance(node, cst.FunctionDef | cst.Lambda):
-        return False
-    rest = (node.params.star_arg, node.params.star_kwarg)
-    return word in names.takes(scope) or any(isinstance(one, cst.Param) and one.name.value == word for one in rest)
+    return names.is_parameter(scope, word) or any(not effect.path and effect.kind in BINDS for effect in scope.effects.get(word, ()))
 
 
 @finder

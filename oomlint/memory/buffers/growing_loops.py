@@ -75,10 +75,7 @@ def _is_renewed(store: Store, record: Record, loop: Loop, resets: list[Reset]) -
 def handing_call(store: Store) -> Via | None:
     """The call of a function that adds to what it is given: ``add_to(results, key, value)``."""
     via = store.via[-1] if store.via else None
-    node = store.node
-    target = node.func if isinstance(node, cst.Call) else node.target if isinstance(node, cst.AugAssign) else None
-    if isinstance(node, cst.Assign):
-        target = node.targets[0].target
+    target = store.way
     while isinstance(target, cst.Attribute | cst.Subscript):
         target = target.value
     if via is None or via.callee is None or not isinstance(target, cst.Name):

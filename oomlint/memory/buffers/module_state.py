@@ -159,11 +159,7 @@ def _frozen(tree: cst.Module) -> Iterator[str]:
 
 def _spared(store: Store) -> bool:
     """Whether the write goes past autograd (`x.data[:] = y`), or a test other than that of the mode of training may leave it out."""
-    node = store.node
-    target = node.func if isinstance(node, cst.Call) else node.target if isinstance(node, cst.AugAssign) else None
-    if isinstance(node, cst.Assign):
-        target = node.targets[0].target
-    if target is not None and any(isinstance(part, cst.Attribute) and part.attr.value in {"data", "detach"} for part in descend(target)):
+    if store.way is not None and any(isinstance(part, cst.Attribute) and part.attr.value in {"data", "detach"} for part in descend(store.way)):
         return True
     return any(not _of_training(branch, store.module) for branch in store.tests)
 
