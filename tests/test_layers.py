@@ -61,6 +61,7 @@ ROOMS: Final = (
     "settings",
     "weighing",
     "amounts",
+    "cgroups",
     "facts",
     "measurement",
     "catalogue",

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from oomlint import cgroups
 from oomlint.config import Settings
 from oomlint.projects import Projects
-from oomlint.trace import cgroups, deepening, devices, scripts
+from oomlint.trace import deepening, devices, scripts
 from oomlint.trace.marks import VARIABLE, watch
 from oomlint.trace.reading import Linux, ProcessReader, promote
 from oomlint.trace.roles import About, role_of, script_of

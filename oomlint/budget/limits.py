@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from oomlint.amounts import readable
+from oomlint.cgroups import group_of, machine_memory
 
 if TYPE_CHECKING:
     from oomlint.finding import Place
 
-_UNLIMITED: Final = 2**60  # bytes: version 1 of cgroups writes about 2**63 where there is no limit
 _SHM: Final = "/dev/shm"  # noqa: S108 - where Linux has it
 
 
@@ -53,9 +53,20 @@ class JobResources(Struct, frozen=True):
 
 def of_ram(root: str = "/") -> Limit:
     """The limit of the control group that this process is in, or of one around it; else the memory of the machine."""
-    found = [one for one in (*_version_2(root), *_version_1(root)) if one.size is not None]
-    total = Limit(_total(root), "the machine's memory")
-    return min([*found, total] if total.size is not None else found, key=lambda one: one.size or 0, default=total)
+    proc = os.path.join(root, "proc")
+    group, total = group_of("self", os.path.join(root, "sys/fs/cgroup"), proc), _total(proc)
+    limit = group.limit() if group is not None else None
+    if limit is not None and (total is None or limit < total):
+        return Limit(limit, "cgroup limit")
+    return Limit(total, "the machine's memory")
+
+
+def _total(proc: str) -> int | None:
+    found = machine_memory(proc)
+    if found is None:
+        with suppress(OSError, ValueError, AttributeError):
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return found
 
 
 def of_shm(path: str = _SHM) -> Limit:
@@ -74,43 +85,3 @@ def of_files() -> Limit | None:
         return None
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Limit(most, "`ulimit -n` of this shell") if most != resource.RLIM_INFINITY else None
-
-
-def _version_2(root: str) -> list[Limit]:
-    place = next((line.partition("::")[2] for line in _lines(root, "proc/self/cgroup") if line.startswith("0::")), None)
-    return [] if place is None else _upwards(root, "sys/fs/cgroup", place, "memory.max")
-
-
-def _version_1(root: str) -> list[Limit]:
-    parts = (line.split(":", 2) for line in _lines(root, "proc/self/cgroup"))
-    place = next((part[2] for part in parts if len(part) == 3 and "memory" in part[1].split(",")), None)  # noqa: PLR2004 - number, names, path
-    return [] if place is None else _upwards(root, "sys/fs/cgroup/memory", place, "memory.limit_in_bytes")
-
-
-def _upwards(root: str, top: str, place: str, name: str) -> list[Limit]:
-    """The limits of a group and of all around it. In a container the path may be that of the host: then the top is its own."""
-    found: list[Limit] = []
-    here = place.strip("/")
-    while True:
-        lines = _lines(root, f"{top}/{here}/{name}")
-        found.extend(Limit(int(line), "cgroup limit") for line in lines if line.isdigit() and int(line) < _UNLIMITED)
-        if not here:
-            return found
-        here = os.path.dirname(here)
-
-
-def _total(root: str) -> int | None:
-    for line in _lines(root, "proc/meminfo"):
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    with suppress(OSError, ValueError, AttributeError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return None
-
-
-def _lines(root: str, path: str) -> list[str]:
-    try:
-        with open(os.path.join(root, path), encoding="ascii", errors="replace") as file:
-            return [line.strip() for line in file]
-    except OSError:
-        return []

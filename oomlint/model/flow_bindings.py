@@ -10,7 +10,7 @@ from oomlint.api_names import JOINS
 from oomlint.model import arguments, names
 from oomlint.model.flow_calls import FlowCalls
 from oomlint.model.flow_values import named_size
-from oomlint.model.tensor_shapes import measured_by
+from oomlint.model.tensor_shapes import shape_of
 from oomlint.model.tensor_state import MAP, PLAIN, UNKNOWN, Graph, SampleSize, TensorState, ValueKind, join, mixed, pack
 from oomlint.model.torch_tables import VIEWS
 from oomlint.model.values import External, Instance
@@ -164,8 +164,12 @@ class FlowBindings(FlowCalls):
 
     def _count_axes(self, target: cst.BaseExpression, value: cst.BaseExpression, state: State) -> None:
         """``n, depth, height, width = x.shape``: so many axes has ``x`` from now on, else the program ends here."""
-        measured = measured_by(value)
-        if measured is None or not isinstance(target, cst.Tuple | cst.List) or any(isinstance(one, cst.StarredElement) for one in target.elements):
+        measured = shape_of(value)
+        if (
+            not isinstance(measured, cst.Name)
+            or not isinstance(target, cst.Tuple | cst.List)
+            or any(isinstance(one, cst.StarredElement) for one in target.elements)
+        ):
             return
         held = self.value(measured, state)
         if held.tensorlike and held.dims < len(target.elements):

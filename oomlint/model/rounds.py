@@ -10,6 +10,7 @@ from msgspec import Struct
 from oomlint.api_names import DRAWS
 from oomlint.model import names
 from oomlint.model.counters import counts_up, numbered
+from oomlint.model.tensor_shapes import rows_of
 from oomlint.model.torch_tables import CASTS, PAIRS, PLAIN_METHODS, REDUCTIONS, SMALL_METHODS, TO_DEVICE, VIEWS
 from oomlint.syntax.nodes import children_of, descend, uses_name
 
@@ -223,17 +224,8 @@ def _as_long(node: cst.BaseExpression, scope: Scope) -> set[str]:
     if isinstance(end, cst.Name):
         bound = [effect.value for effect in scope.effects.get(end.value, ()) if not effect.path and not effect.index]
         end = bound[0] if len(bound) == 1 else None
-    if isinstance(end, cst.Subscript) and isinstance(end.value, cst.Attribute) and end.value.attr.value == "shape" and _is_zero(end.slice[0].slice):
-        return set(_bound(end.value.value))
-    if isinstance(end, cst.Call) and names.dotted(end.func) == "len" and end.args:
-        return set(_bound(end.args[0].value))
-    if isinstance(end, cst.Call) and isinstance(end.func, cst.Attribute) and end.func.attr.value == "size" and end.args and names.dotted(end.func.value):
-        return set(_bound(end.func.value)) if isinstance(end.args[0].value, cst.Integer) and end.args[0].value.value == "0" else set()
-    return set()
-
-
-def _is_zero(index: cst.BaseSlice) -> bool:
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "0"
+    whole = rows_of(end)
+    return set(_bound(whole)) if whole is not None else set()
 
 
 def _picks(node: cst.CSTNode, numbers: frozenset[str]) -> bool:

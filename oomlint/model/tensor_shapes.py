@@ -32,26 +32,36 @@ def pixels(held: TensorState) -> TensorState:
     return held.having(dims=max(held.dims, MAP)) if held.size is SampleSize.DENSE else held
 
 
-def measured_by(node: cst.BaseExpression) -> cst.Name | None:
-    """The variable of which an expression gives all lengths: ``x.shape``, ``x.size()``."""
-    asked = node.func if isinstance(node, cst.Call) and not node.args else node
-    if isinstance(asked, cst.Attribute) and isinstance(asked.value, cst.Name) and asked.attr.value == ("size" if asked is not node else "shape"):
-        return asked.value
+def shape_of(node: cst.CSTNode | None) -> cst.BaseExpression | None:
+    """The array of which an expression gives all lengths: ``x`` of ``x.shape`` and ``x.size()``."""
+    match node:
+        case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
+            return array
+    return None
+
+
+def length_of(node: cst.CSTNode | None) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """The array, and the axis, whose length an expression is: ``x.shape[1]``, ``x.size(1)``, ``x.size()[1]``."""
+    match node:
+        case cst.Subscript(value=lengths, slice=[cst.SubscriptElement(slice=cst.Index(value=axis))]) if (array := shape_of(lengths)) is not None:
+            return array, axis
+        case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[cst.Arg(value=axis)]):
+            return array, axis
     return None
 
 
 def measured_axis(node: cst.CSTNode) -> object:
-    """The axis whose length an expression is, where that is written: 1 for ``x.shape[1]``, ``x.size(1)``, ``x.size()[1]``; else ``None``."""
-    match node:
-        case (
-            cst.Subscript(
-                value=cst.Attribute(attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[]),
-                slice=[cst.SubscriptElement(slice=cst.Index(value=axis))],
-            )
-            | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[cst.Arg(value=axis)])
-        ):
-            return constant_key(axis)
-    return None
+    """The axis whose length an expression is, where that is written: 1 for ``x.shape[1]``; else ``None``."""
+    found = length_of(node)
+    return constant_key(found[1]) if found is not None else None
+
+
+def rows_of(node: cst.CSTNode | None) -> cst.BaseExpression | None:
+    """What has as many rows as an expression says: ``x`` of ``x.shape[0]``, ``x.size(0)`` and ``len(x)``."""
+    if isinstance(node, cst.Call) and names.dotted(node.func) == "len" and len(node.args) == 1:
+        return node.args[0].value
+    found = length_of(node)
+    return found[0] if found is not None and constant_key(found[1]) == 0 else None
 
 
 def axes_of(node: cst.Call, before: int) -> int | None:

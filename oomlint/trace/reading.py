@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oomlint.trace import cgroups
+from oomlint import cgroups
 from oomlint.trace.roles import About, is_python, role_of
 from oomlint.trace.timeline import Kill, Process, ProcessFigures, ProcessRole, TimelineSample
 from oomlint.verify import process_tree

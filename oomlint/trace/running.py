@@ -13,7 +13,8 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from oomlint.trace import cgroups, devices
+from oomlint import cgroups
+from oomlint.trace import devices
 from oomlint.trace.bystander import Bystander
 from oomlint.trace.marks import VARIABLE
 from oomlint.trace.reading import ProcessReader, system

@@ -14,7 +14,7 @@ from oomlint.model import names
 from oomlint.model.arguments import parameter_of
 from oomlint.model.counters import TestSpot, counts, spots_of, switched
 from oomlint.model.reach import path_conditions
-from oomlint.model.tensor_shapes import measured_axis
+from oomlint.model.tensor_shapes import measured_axis, rows_of, shape_of
 from oomlint.model.torch_tables import TO_DEVICE
 from oomlint.model.values import Const, Element, ExternalCall, Instance, SourceExpression, Unknown
 from oomlint.syntax.nodes import block_of, descend, names_in
@@ -146,14 +146,12 @@ def _picks_few(node: cst.BaseExpression, frame: Frame, evaluator: Evaluator) -> 
 
 def one_batch(loop: Loop, project: Project) -> bool:
     """Whether a loop counts to the batch size of a loader: a round for each sample of one batch, however many samples there are."""
-    count = loop.node.iter if isinstance(loop.node, cst.For | cst.CompFor) else None
-    while isinstance(count, cst.Call) and names.last_name(count.func) != "range" and count.args:
-        count = count.args[0].value
-    if not isinstance(count, cst.Call) or len(count.args) != 1:
+    counts = _counted(loop)
+    if len(counts) != 1:
         return False
     loaders = loaders_of(project)
     calls = loaders.evaluator.calls
-    found = [alt for frame in calls.frames(loop.module, loop.scope, most=4) for alt in loaders.evaluator.values(count.args[0].value, frame)]
+    found = [alt for frame in calls.frames(loop.module, loop.scope, most=4) for alt in loaders.evaluator.values(counts[0].value, frame)]
     origins = _origins(found)
     if not origins:
         return False
@@ -172,23 +170,9 @@ def rows_on_device(loop: Loop, evaluator: Evaluator) -> bool:
     bound = loop.scope.effects.get(count.value, ()) if isinstance(count, cst.Name) else ()
     if len(bound) == 1 and bound[0].kind == "assign" and not bound[0].index and not bound[0].path:
         count = bound[0].value
-    whole = _measured(count) if count is not None else None
+    whole = rows_of(count)
     held = [alt.value for alt in evaluator.values(whole, evaluator.calls.plain_frame(loop.module, loop.scope))] if whole is not None else []
     return bool(held) and all(isinstance(value, SourceExpression) and _is_moved(value.node) for value in held)
-
-
-def _measured(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """What has a length along its first axis: ``x`` of ``x.shape[0]``, ``x.size(0)`` and ``len(x)``."""
-    if isinstance(node, cst.Call) and names.dotted(node.func) == "len" and len(node.args) == 1:
-        return node.args[0].value
-    if measured_axis(node) != 0:
-        return None
-    match node:
-        case cst.Subscript(value=cst.Attribute(value=whole)) | cst.Subscript(value=cst.Call(func=cst.Attribute(value=whole))):
-            return whole
-        case cst.Call(func=cst.Attribute(value=whole)):
-            return whole
-    return None
 
 
 def _is_moved(node: cst.BaseExpression | None) -> bool:
@@ -265,11 +249,7 @@ def _lengths_of(loop: Loop) -> set[str]:
     count = _counted(loop)[:2][-1].value
     found: list[cst.BaseExpression | None] = [count]
     for effect in loop.scope.effects.get(count.value, ()) if isinstance(count, cst.Name) else ():
-        unpacked = effect.value if effect.index == (0,) else None
-        if isinstance(unpacked, cst.Attribute) and unpacked.attr.value == "shape":
-            found.append(unpacked.value)
-        elif effect.value is not None:
-            found.append(_measured(effect.value))
+        found += [rows_of(effect.value), shape_of(effect.value) if effect.index == (0,) else None]
     return {node.value for node in found if isinstance(node, cst.Name)}
 
 

@@ -12,6 +12,7 @@ from oomlint.memory.datasets.array_calls import ArrayCalls
 from oomlint.memory.shared.shaped import Least, Many, ShapedArray, ShapedGroup, counted, elements, joined, smallest, stacked
 from oomlint.model import names
 from oomlint.model.arithmetic import ARITHMETIC
+from oomlint.model.tensor_shapes import length_of, shape_of
 from oomlint.model.values import Const, Display, ExternalCall, SourceExpression, Unknown, assumptions
 
 if TYPE_CHECKING:
@@ -88,11 +89,8 @@ class Sizes(ArrayCalls):
             case cst.Call(func=cst.Name(value="int"), args=[cst.Arg(value=whole)]):
                 found = self.length(whole, frame)
                 return found if isinstance(found, int) else None
-            case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[cst.Arg(value=axis)]):
-                return self._side(array, axis, frame)
-            case cst.Subscript(value=cst.Attribute(value=array, attr=cst.Name(value="shape")), slice=[cst.SubscriptElement(slice=cst.Index(value=axis))]):
-                return self._side(array, axis, frame)
-        return None
+        measured = length_of(node)
+        return self._side(*measured, frame) if measured is not None else None
 
     def _side(self, array: cst.BaseExpression, axis: cst.BaseExpression, frame: Frame) -> int | None:
         one, place = self.of(array, frame), self.number(axis, frame)
@@ -111,7 +109,7 @@ class Sizes(ArrayCalls):
         match node:
             case _ if node in seen:
                 return None
-            case cst.Attribute(value=array, attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="size")), args=[]):
+            case _ if (array := shape_of(node)) is not None:
                 one = self.of(array, frame)
                 return one.shape if isinstance(one, ShapedArray) else None
             case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from oomlint.amounts import readable
 from oomlint.memory.shared.byte_size import ITEM_BYTES, Size, allocates, item_bytes
 from oomlint.model import arguments, names
-from oomlint.model.tensor_shapes import measured_axis
+from oomlint.model.tensor_shapes import measured_axis, shape_of
 from oomlint.model.values import Display, External
 from oomlint.patterns import pattern
 from oomlint.scout.telling_names import MAKERS, PAIRS
@@ -144,15 +144,7 @@ def _is_later_axis(node: cst.BaseExpression, frame: Frame) -> bool:
     if isinstance(place, int):
         return place > 0 or place == _LAST
     given = [effect for effect in frame.scope.effects.get(node.value, ()) if not effect.path] if isinstance(node, cst.Name) else []
-    return bool(given) and all(effect.index and effect.index[0] > 0 and _gives_lengths(effect.value) for effect in given)
-
-
-def _gives_lengths(node: cst.BaseExpression | None) -> bool:
-    """``x.shape``, ``x.size()``."""
-    match node:
-        case cst.Attribute(attr=cst.Name(value="shape")) | cst.Call(func=cst.Attribute(attr=cst.Name(value="size")), args=[]):
-            return True
-    return False
+    return bool(given) and all(effect.index and effect.index[0] > 0 and shape_of(effect.value) is not None for effect in given)
 
 
 def _all_pairs(name: str, call: cst.Call, frame: Frame) -> Bytes | None:

@@ -48,8 +48,8 @@ class Cgroup(Struct, frozen=True):
         return os.path.join(folder, _NAMES[what][0 if self.version == 2 else 1])  # noqa: PLR2004
 
 
-def group_of(pid: int, root: str = ROOT, proc: str = "/proc") -> Cgroup | None:
-    """The memory cgroup of a process; None where there is none, or it cannot be seen from here."""
+def group_of(pid: int | str, root: str = ROOT, proc: str = "/proc") -> Cgroup | None:
+    """The memory cgroup of a process, or of this one ("self"); None where there is none, or it cannot be seen from here."""
     two: Cgroup | None = None
     for line in _text(os.path.join(proc, str(pid), "cgroup")).splitlines():
         number, _, rest = line.partition(":")
