@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from oomlint.model import arguments, names
 from oomlint.model.outside import Outside
 from oomlint.model.questions import NO_ANSWER, parted
-from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance
+from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import UNKNOWN_KEY, names_in, path_of
 from oomlint.syntax.scopes import CHANGES, DEFINES, REBINDS, Effect
 
@@ -38,7 +38,7 @@ _FILLS: Final = CHANGES - {"augment", "append", "extend"} | {"merge"}
 class Change(Struct, frozen=True):
     """A call after which an object may be another one: ``name`` is how the function calls it, ``path`` leads to it from the caller's name.
 
-    ``shared`` are names that both see: a global, or one of a function around.
+    ``shared`` are names that both see: a global, or one of a function around. ``layers`` are arguments that ``partial`` gave before the call.
     """
 
     call: cst.Call
@@ -46,6 +46,7 @@ class Change(Struct, frozen=True):
     name: str
     path: tuple[Accessor, ...] = ()
     shared: bool = False
+    layers: tuple[Bound, ...] = ()
 
 
 class CalleeChanges(Outside):
@@ -78,9 +79,9 @@ class CalleeChanges(Outside):
         if above is not None:
             return above
         functions = (self._function(alt.value) for alt in self.values(call.func, frame))
-        function = next((one for one in functions if one is not None and one.scope is function.scope), function)
+        function, layers = next((one for one in functions if one is not None and one[0].scope is function.scope), (function, change.layers))
         outer = frame if function.scope.parent is frame.scope and frame.scope.is_function else None
-        return Frame(function.module, function.scope, (Bound(tuple(call.args), frame, call),), function.this, outer)
+        return Frame(function.module, function.scope, (*layers, Bound(tuple(call.args), frame, call)), function.this, outer)
 
     def handed(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Frame, str]]:
         """The functions that change an object which a scope hands them, in their frames, each with its name for it."""
@@ -158,7 +159,7 @@ class CalleeChanges(Outside):
         shared = self._shared(module).get(root)
         calls = [*given.get(root, ())]
         if shared:
-            words = {one.name for one in shared}
+            words = {word for one in shared for word in _called_as(one, module)}
             calls += [(call, None, ()) for call in scope.calls if names.last_name(call.func) in words]
         if not calls:
             return ()  # nearly always: to find out where a node stands costs more
@@ -206,25 +207,30 @@ class CalleeChanges(Outside):
             yield Change(call, FunctionRef(above.module, above.scope, above.this), names.self_name(above.scope) or "")
             return
         for alt in self.values(call.func, frame)[:1]:
-            function = self._function(alt.value)
+            function, layers = self._function(alt.value) or (None, ())
             if function is None:
                 continue
             if arg is not None:
-                name = arguments.parameter_of(function, call, arg)
+                name = arguments.parameter_of(function, call, arg, before=sum(len(arguments.positionals(layer)) for layer in layers))
             elif function.scope in shared:
                 if _owner(function.scope, root) is _owner(frame.scope, root):
-                    yield Change(call, function, root, shared=True)
+                    yield Change(call, function, root, shared=True, layers=layers)
                 continue
-            else:
+            elif isinstance(alt.value, FunctionRef):
                 name = names.self_name(function.scope) if function.this is not None or names.takes_class(function.scope) else None
+            else:
+                continue
             if name is not None:
-                yield Change(call, function, name, path)
+                yield Change(call, function, name, path, layers=layers)
 
-    def _function(self, value: object) -> FunctionRef | None:
-        """The function of the project that a call runs: of a class, what makes its objects."""
-        if isinstance(value, ClassRef):
-            return self.method(Instance(value, None), "__init__")
-        return value if isinstance(value, FunctionRef) and isinstance(value.scope.node, cst.FunctionDef) and not value.scope.yields else None
+    def _function(self, value: object) -> tuple[FunctionRef, tuple[Bound, ...]] | None:
+        """The function of the project that a call runs, of a class what makes its objects, and the arguments that ``partial`` has given it before."""
+        layers: tuple[Bound, ...] = ()
+        while isinstance(value, Partial):
+            value, layers = value.func, (value.bound, *layers)
+        if isinstance(value, ClassRef | Instance):
+            value = self.method(Instance(value, None), "__init__") if isinstance(value, ClassRef) else self.method(value, "__call__")
+        return (value, layers) if isinstance(value, FunctionRef) and not value.scope.yields else None
 
     # -- what they change --------------------------------------------------------------------------------------------------
 
@@ -292,8 +298,8 @@ class CalleeChanges(Outside):
             for root, changing in known.items():
                 more = list(changing)
                 while more:
-                    word = more.pop().name
-                    above = [one for one in functions if word in called[one] and one not in changing and _is_free(root, one, bound=True)]
+                    words = _called_as(more.pop(), module)
+                    above = [one for one in functions if not words.isdisjoint(called[one]) and one not in changing and _is_free(root, one, bound=True)]
                     changing.update(above)
                     more += above
         return known
@@ -308,6 +314,13 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     if effect.kind not in _SETS:
         return []
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
+
+
+def _called_as(scope: Scope, module: Module) -> set[str]:
+    """The last words of the calls that run a function: its name; of a lambda, what that is given to."""
+    if not isinstance(scope.node, cst.Lambda):
+        return {scope.name}
+    return {str(path[-1][1]) if path else root for root, path in module.walk.bound_to(scope.node)}
 
 
 def _may_keep(effect: Effect) -> bool:

@@ -81,7 +81,7 @@ class Reach:
         if not self.holders:
             return [], [()]
         if use is None:
-            return self._block() if isinstance(self.scope.node, cst.Lambda) else self._block(self.scope.suite)
+            return self._effects(self.walk.statement_of(self.scope.node)) if isinstance(self.scope.node, cst.Lambda) else self._block(self.scope.suite)
         return self._before(self.walk.statement_of(use))
 
     # -- backward from a statement ----------------------------------------------------------------------------------

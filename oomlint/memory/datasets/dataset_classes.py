@@ -142,6 +142,7 @@ class Datasets:
         self.seen = project.shared(SeenAxes)
         self._memo: AnswerMemory[object, Dataset | None] = AnswerMemory(project.readings)
         self._active: set[object] = set()
+        self._by_loaders: dict[Module, list[tuple[Scope, Effect]]] = {}
 
     def of(self, loaders: Loaders, loader: Loader, frame: Frame) -> list[Dataset]:
         """The datasets that a loader can read in a frame."""
@@ -400,6 +401,30 @@ class Datasets:
         at, call = value.at, value.call
         for root, path in at.module.walk.bound_to(call) if at is not None and call is not None else ():
             yield from ((effect, frame, True) for effect, frame in self._set_by_others(root, path, at, call) if _sets(effect, path))
+        yield from ((effect, frame, True) for effect, frame in self._set_by_loaders(value))
+
+    def _set_by_loaders(self, value: Instance) -> Iterator[tuple[Effect, Frame]]:
+        """What is done to an object through a loader that reads it, where that is made or gone through: ``loader.dataset.weights = np.ones(n)``."""
+        frames: list[Frame] = []
+        here = value.at
+        while here is not None:
+            frames.append(here)
+            here = here.bound[-1].frame if here.bound else None
+        for module in dict.fromkeys(frame.module for frame in frames):
+            for scope, effect in self._through_loaders(module):
+                known = [frame for frame in frames if frame.scope is scope] or self.evaluator.calls.frames(module, scope)
+                for frame in known[:_MOST]:
+                    if [alt.value for alt in self.evaluator.resolve(effect.root, effect.path[:-1], frame, effect.statement)] == [value]:
+                        yield effect, frame
+
+    def _through_loaders(self, module: Module) -> list[tuple[Scope, Effect]]:
+        """Where a module sets an attribute of what a loader reads."""
+        known = self._by_loaders.get(module)
+        if known is None:
+            ways = ((scope, effect) for scope in module.walk.scopes for found in scope.effects.values() for effect in found if len(effect.path) > 1)
+            known = [(scope, one) for scope, one in ways if one.path[-2] == ("attr", "dataset") and _sets(one, one.path[:-1])] if "dataset" in module.words else []
+            self._by_loaders[module] = known
+        return known
 
     def _set_by_others(self, root: str, path: tuple[Accessor, ...], at: Frame | None, call: cst.Call | None) -> Iterator[tuple[Effect, Frame]]:
         """What is done to an object by the code that made it, and by the functions that this hands it to: ``data.weights = np.ones(n)``."""
