@@ -63,7 +63,7 @@ INCIDENTS: Final[dict[str, Incident]] = {
         "make_data.py data --num 360 --width 640 --height 480", "make_data.py empty --num 2", ("--data", "data/nyu_depth_v2.h5", "--set", "sample=802816")
     ),
     # The tuples of 2000 meshes take 275 MiB: what the process gained, less the grids.
-    "voxel_colab": Incident("", "", ("--set", "samples=275MiB", "--set", "len(samples)=2000")),
+    "voxel_colab": Incident("", "", ("--set", "samples=275MiB")),
     # A volume of 150 * 150 * 100 and a picture of 425 * 425 * 3 numbers of four bytes.
     "fmri_h5": Incident(
         "make_data.py data --sessions 8 --trials 28 --volume 150 150 100 --picture 425", "make_data.py empty --sessions 2", ("--set", "sample=11167500")

@@ -232,8 +232,9 @@ class ProgramFinder:
         if read is not None and read.alternative is not None:
             part = part_of(read.alternative.value, samples_in(sources), self.evaluator, self.containers.datasets.contents)
         return LoaderNoun(
-            module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without, samples=part
-        )
+            module.place(call), name, workers, batch, ahead, place, persistent, shuffled, method, sources, sample, pinned, literals, without, samples=part,
+            refused=tuple(self.loaders.refused(loader, frame)),
+        )  # fmt: skip
 
     def _batch(self, loader: Loader, frame: Frame, ways: list[Picks]) -> tuple[int | Name, Alternative | None]:
         """How many samples are in a batch: what the loader is told, else what draws its batches is."""

@@ -6,11 +6,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from oomlint.budget.sizes import Name, SizeProduct
 from oomlint.budget.values import BATCH, PREFETCH, WORKERS
 
 if TYPE_CHECKING:
+    from oomlint.budget.values import Values
     from oomlint.finding import ContentKind, Place
     from oomlint.memory.shared.shaped import ShapedArray
 
@@ -92,6 +94,15 @@ class BudgetDataset(Struct, frozen=True):
     opened: tuple[Opened, ...] = ()
     caches: tuple[ChunkCache, ...] = ()
 
+    def whole(self, one: Container) -> Name:
+        """What all that a container takes is called, where the code tells but the least of it."""
+        return Name(one.name if self.number == 1 else f"{one.name}#{self.number}", one.owner)
+
+    def as_told(self, one: Container, values: Values) -> Container:
+        """A container; where the code tells but the least of it, with the bytes that are given in place of that."""
+        told = one.certainty is Certainty.AT_LEAST and isinstance(values.of(self.whole(one)), int)
+        return replace(one, size=SizeProduct((self.whole(one),)), certainty=Certainty.EXACT) if told else one
+
 
 class LoaderNoun(Struct, frozen=True):
     """A loader, as one run of the program makes it. ``name`` is what it is bound to, else its class."""
@@ -113,6 +124,7 @@ class LoaderNoun(Struct, frozen=True):
     moments: frozenset[Moment] = frozenset()  # at which loops go through it; empty where nobody has seen one
     alone: bool = False  # whether no other loader is at work while a loop goes through it
     samples: int | Name | None = None  # of the part of its dataset that it reads; None where it reads all
+    refused: tuple[tuple[str, Place], ...] = ()  # what the code sets of it where torch raises an error
 
     def setting(self, name: str) -> int | Name:
         """What the program gives for one of the settings that ``--set`` goes before."""
@@ -189,7 +201,8 @@ class Program(Struct, frozen=True):
     @property
     def names(self) -> tuple[Name, ...]:
         """Everything that a number can be set for."""
-        found = [name for source in self.sources for one in source.containers for name in one.size.missing]
+        kept = [(source, one) for source in self.sources for one in source.containers]
+        found = [name for source, one in kept for name in (*one.size.missing, *([source.whole(one)] if one.certainty is Certainty.AT_LEAST else []))]
         found += [one.count for source in self.sources for one in source.opened if isinstance(one.count, Name)]
         found += [name for source in self.sources for one in source.caches for name in one.size.missing]
         for loader in self.loaders:

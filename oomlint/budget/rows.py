@@ -51,7 +51,7 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
         yield Row(MAIN_PROCESS, f"{setup.launcher}, which imports torch", SizeProduct((MAIN,)), Certainty.ABOUT, None, _ALWAYS, once=True)
     sent = {source for loader in program.loaders for source in loader.sources if setup.method != "fork" and setup.workers_of(loader) != 0}
     for source in program.sources:
-        yield from _resident(source, source in sent, program)
+        yield from _resident(source, source in sent, program, setup)
     told = " ".join(held.what for held in program.held if not held.in_workers)  # by a rule
     made = (one for source in program.sources for one in source.containers if f"(`{one.name}`)" not in told)
     read = [(one.before.value or 0, one) for one in made if one.before is not None]
@@ -75,9 +75,9 @@ def _rows(program: Program, setup: Setup) -> Iterator[Row]:
     yield from descriptors.rows(program, setup)
 
 
-def _resident(source: BudgetDataset, sent: bool, program: Program) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
+def _resident(source: BudgetDataset, sent: bool, program: Program, setup: Setup) -> Iterator[Row]:  # noqa: FBT001 - one fact of the dataset
     made = f", made in cell {source.cell}" if source.cell != program.cell else ""
-    for one in source.containers:
+    for one in (source.as_told(one, setup.values) for one in source.containers):
         if one.kind in IN_FILE or one.counted:
             continue
         what = f"`{one.name}` of {one.owner or source.name}{made}"
@@ -108,7 +108,7 @@ def _of_loader(number: int, loader: LoaderNoun, program: Program, setup: Setup) 
     yield Row(IN_WORKERS, f"{process} of `{loader.name}`", SizeProduct((workers, base)), Certainty.ABOUT, loader.workers_from or loader.place, started, number)
     for source in loader.sources:
         for one in source.containers:
-            yield from _copies(one, source, workers, setup, started, number)
+            yield from _copies(source.as_told(one, setup.values), source, workers, setup, started, number)
     for held in program.held:
         if held.in_workers:
             yield Row(IN_WORKERS, held.what, held.size.times(workers), held.certainty, held.place, active_work, number)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from oomlint.model import arguments, names
 from oomlint.model.outside import Outside
-from oomlint.model.questions import NO_ANSWER, parted
-from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, Frame, FunctionRef, Instance, Partial
+from oomlint.model.questions import NO_ANSWER, UNKNOWN, parted
+from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, External, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import UNKNOWN_KEY, names_in, path_of
 from oomlint.syntax.scopes import CHANGES, DEFINES, REBINDS, Effect
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Handing = tuple[dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]], set[tuple[str, tuple[Accessor, ...]]]]
 
 _DEEPEST: Final = 6  # calls
+_RUNS_FUNCTIONS: Final = ("builtins.", "functools.", "threading.")  # libraries that run in this process what they are handed: sooner, later or never
+_MOST_MODULES: Final = 400  # of a program
 _CONSTANTS: Final = frozenset({"None", "True", "False"})
 _WHOLE: Final = object()  # stands for the name itself among what is changed
 _NOTHING: Final[frozenset[object]] = frozenset()
@@ -47,6 +49,7 @@ class Change(Struct, frozen=True):
     path: tuple[Accessor, ...] = ()
     shared: bool = False
     layers: tuple[Bound, ...] = ()
+    may: bool = False  # whether the call is handed the function, too, and may call it with the object or not
 
 
 class CalleeChanges(Outside):
@@ -60,6 +63,8 @@ class CalleeChanges(Outside):
 
     def left_by(self, change: Change, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a call leaves of what is asked for: what the function makes of it, else what was there before."""
+        if change.may:
+            return [Alternative(UNKNOWN)]
         call, where = change.call, self._called(change, frame)
         rest = accessors[len(change.path) :]
         key = ("left", call, change.name, rest, frame)
@@ -86,7 +91,7 @@ class CalleeChanges(Outside):
     def handed(self, root: str, path: tuple[Accessor, ...], frame: Frame) -> Iterator[tuple[Frame, str]]:
         """The functions that change an object which a scope hands them, in their frames, each with its name for it."""
         for change in self._changes(root, frame):
-            if change.path == path and not change.shared and change.function.this is None:
+            if change.path == path and not change.shared and not change.may and change.function.this is None:
                 yield self._called(change, frame), change.name
 
     def is_shared(self, root: str, module: Module) -> bool:
@@ -206,7 +211,10 @@ class CalleeChanges(Outside):
         if above is not None:
             yield Change(call, FunctionRef(above.module, above.scope, above.this), names.self_name(above.scope) or "")
             return
-        for alt in self.values(call.func, frame)[:1]:
+        callee = self.values(call.func, frame)[:1]
+        if arg is not None and any(isinstance(alt.value, External) and alt.value.name.startswith(_RUNS_FUNCTIONS) for alt in callee):
+            yield from self._may_be_changed_by(call, arg, path, frame)
+        for alt in callee if arg is None or path_of(arg.value) is not None else ():
             function, layers = self._function(alt.value) or (None, ())
             if function is None:
                 continue
@@ -222,6 +230,70 @@ class CalleeChanges(Outside):
                 continue
             if name is not None:
                 yield Change(call, function, name, path, layers=layers)
+
+    def _home(self, root: str, module: Module) -> tuple[str, str] | None:
+        """Where a name of a module comes from, that is given a value in another file of the project: that file, and its name there."""
+        effects = [one for one in module.root.effects.get(root, ()) if not one.path]
+        if len(effects) != 1 or effects[0].kind != "from":
+            return None
+        key = (module, root)
+        if key not in self.homes:
+            alias, statement = effects[0].node, effects[0].statement
+            path, name = None, ""
+            if isinstance(alias, cst.ImportAlias) and isinstance(statement, cst.ImportFrom):
+                name = names.dotted(alias.name)
+                path = self.project.locate(module.path, names.dotted(statement.module) if statement.module is not None else "", len(statement.relative))
+            known = self.project.find(path) if path is not None and not path.endswith("/") and self.project.may_bind(path, name) else None
+            given = known is not None and any(one.kind in {"assign", "class"} and not one.path for one in known.root.effects.get(name, ()))
+            self.homes[key] = (path, name) if path is not None and given else None
+        return self.homes[key]
+
+    def set_elsewhere(self, home: tuple[str, str], rest: tuple[Accessor, ...], reader: Module) -> bool:
+        """Whether another file of the program that is asked about sets a part of what a file gives a value: when it does so, nobody knows."""
+        script = self.project.command.script if self.project.command is not None else ""
+        key = ("elsewhere", script, home, rest, reader)
+        if not script or key in self.active:
+            return False
+        if key not in self.elsewhere:
+            self.active.add(key)
+            try:
+                others = (one for one in self._program(script) if one is not reader and one.path != home[0])
+                named = ((one, name) for one in others for name in one.root.effects if self._home(name, one) == home)
+                self.elsewhere[key] = any(self._sets_part(name, rest, one) for one, name in named)
+            finally:
+                self.active.discard(key)
+        return self.elsewhere[key]
+
+    def _sets_part(self, root: str, rest: tuple[Accessor, ...], module: Module) -> bool:
+        """Whether code of a module sets what is asked for of a name of it, or hands it to a function that does."""
+        for scope in module.walk.scopes:
+            if scope is module.root or _is_free(root, scope, bound=True):
+                keys = {key for one in scope.effects.get(root, ()) for key in _keys(one, shared=False)}
+                if not keys.isdisjoint({rest[0][1], UNKNOWN_KEY}) or self.changes(root, rest, self.calls.plain_frame(module, scope)):
+                    return True
+        return False
+
+    def _program(self, script: str) -> list[Module]:
+        """The files of the project that a script imports, and itself."""
+        if script not in self.programs:
+            found: dict[str, Module] = {}
+            queue = [script]
+            while queue and len(found) < _MOST_MODULES:
+                path = queue.pop(0)
+                module = self.project.find(path) if path not in found else None
+                if module is not None:
+                    found[path] = module
+                    queue += self.options.imports(module, inner=True)
+            self.programs[script] = list(found.values())
+        return self.programs[script]
+
+    def _may_be_changed_by(self, call: cst.Call, arg: cst.Arg, path: tuple[Accessor, ...], frame: Frame) -> Iterator[Change]:
+        """How an object may be changed that a call is handed beside a function of the project: ``Thread(target=fill, args=(options,))``."""
+        for other in call.args:
+            if other is not arg and (isinstance(other.value, cst.Lambda) or _may_name_function(other.value, frame.scope)):
+                function, _ = self._function(next((alt.value for alt in self.values(other.value, frame)), None)) or (None, ())
+                if function is not None and function.scope.name != "__init__":
+                    yield from (Change(call, function, name, path, may=True) for name in sorted(names.takes(function.scope)))
 
     def _function(self, value: object) -> tuple[FunctionRef, tuple[Bound, ...]] | None:
         """The function of the project that a call runs, of a class what makes its objects, and the arguments that ``partial`` has given it before."""
@@ -293,6 +365,12 @@ class CalleeChanges(Outside):
                 for root, effects in scope.effects.items() if scope.is_function else ():
                     if _is_free(root, scope) and any(key is not _LAST for one in effects for key in _keys(one, shared=True)):
                         known.setdefault(root, set()).add(scope)
+            fills = {word for one in module.walk.scopes if _fills_given(one) for word in _called_as(one, module)}
+            for scope in module.walk.scopes if fills else ():
+                handed = self._handing(scope)[0].items() if scope.is_function and any(names.last_name(call.func) in fills for call in scope.calls) else ()
+                for root, calls in handed:
+                    if _is_free(root, scope, bound=True) and any(arg is not None and names.last_name(call.func) in fills for call, arg, _ in calls):
+                        known.setdefault(root, set()).add(scope)
             functions = [one for one in module.walk.scopes if one.is_function] if known else []
             called = {one: {names.last_name(call.func) for call in one.calls} for one in functions}
             for root, changing in known.items():
@@ -316,11 +394,25 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
 
 
+def _may_name_function(node: cst.BaseExpression, scope: Scope) -> bool:
+    """Whether a name may be that of a function, as far as the nearest scope says that gives it something."""
+    way, here = path_of(node), scope
+    while way is not None and way[0] not in here.effects and here.parent is not None:
+        here = here.parent
+    return way is not None and any(one.kind in DEFINES or isinstance(one.value, cst.Lambda) for one in here.effects.get(way[0], ()))
+
+
 def _called_as(scope: Scope, module: Module) -> set[str]:
     """The last words of the calls that run a function: its name; of a lambda, what that is given to."""
     if not isinstance(scope.node, cst.Lambda):
         return {scope.name}
     return {str(path[-1][1]) if path else root for root, path in module.walk.bound_to(scope.node)}
+
+
+def _fills_given(scope: Scope) -> bool:
+    """Whether a function sets a part of what a parameter stands for."""
+    given = names.takes(scope) if scope.is_function else ()
+    return any(_keys(one, shared=False) for root in given if root != names.self_name(scope) for one in scope.effects.get(root, ()))
 
 
 def _may_keep(effect: Effect) -> bool:
@@ -341,17 +433,26 @@ def _aliases(scope: Scope) -> dict[str, list[Effect]]:
     found: dict[str, list[Effect]] = {}
     for root, effects in scope.effects.items():
         for one in effects:
-            other = one.value.value if one.kind == "assign" and not one.index and isinstance(one.value, cst.Name) else root
-            if other == root or other in _CONSTANTS or any(each.path == one.path and each.kind in _ANEW for each in effects if each is not one):
+            others = {name for name in _same_as(one) if name != root and name not in _CONSTANTS}
+            if not others or any(each.path == one.path and each.kind in _ANEW for each in effects if each is not one):
                 continue
             depth = len(one.path)
-            for each in effects:
-                if each.path[:depth] == one.path and (len(each.path) > depth or each.kind in _FILLS):
-                    found.setdefault(other, []).append(replace(each, root=other, path=each.path[depth:]))
-            for each in scope.effects.get(other, ()) if not depth else ():
-                if each.path or each.kind in _FILLS:
-                    found.setdefault(root, []).append(replace(each, root=root))
+            for other in others:
+                for each in effects:
+                    if each.path[:depth] == one.path and (len(each.path) > depth or each.kind in _FILLS):
+                        found.setdefault(other, []).append(replace(each, root=other, path=each.path[depth:]))
+                for each in scope.effects.get(other, ()) if not depth and one.kind == "assign" else ():
+                    if each.path or each.kind in _FILLS:
+                        found.setdefault(root, []).append(replace(each, root=root))
     return found
+
+
+def _same_as(effect: Effect) -> Iterator[str]:
+    """The names whose object a name is given: by an assignment, or by a loop over them."""
+    if effect.kind == "assign" and not effect.index and isinstance(effect.value, cst.Name):
+        yield effect.value.value
+    elif effect.kind == "for" and not effect.index and isinstance(effect.value, cst.List | cst.Tuple):
+        yield from (one.value.value for one in effect.value.elements if isinstance(one.value, cst.Name))
 
 
 def _owner(scope: Scope, root: str) -> Scope:
@@ -372,6 +473,10 @@ def _given(scope: Scope) -> Handing:
             way = path_of(arg.value) if not arg.star else None
             if way is not None and all(key is not UNKNOWN_KEY for _, key in way[1]):
                 found.setdefault(way[0], []).append((call, arg, way[1]))
+            elif isinstance(arg.value, cst.List | cst.Tuple) and len(call.args) > 1:
+                inner = (path_of(one.value) for one in arg.value.elements if isinstance(one.value, cst.Name | cst.Attribute))
+                for each in (one for one in inner if one is not None):
+                    found.setdefault(each[0], []).append((call, arg, each[1]))
         of = path_of(call.func)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__" and this is not None:
             of = this, (("attr", "__init__"),)  # of a base class

@@ -120,7 +120,8 @@ class Outside(Parameters):
             return self._submodule(path, name, rest)
         value = self.module_at(path)
         if isinstance(value, ModuleRef):
-            return self.module_member(value, name, rest)
+            found = self.module_member(value, name, rest)
+            return [*found, Alternative(UNKNOWN)] if rest and self.set_elsewhere((path, name), rest, frame.module) else found
         return [Alternative(UNKNOWN)]
 
     def module_member(self, value: ModuleRef, name: str, rest: tuple[Accessor, ...]) -> Alternatives:

@@ -69,6 +69,9 @@ class Questions(ABC):
         self.given: dict[Scope, Handing] = {}
         self.aliased: dict[Scope, dict[str, list[Effect]]] = {}
         self.shared: dict[Module, dict[str, set[Scope]]] = {}  # names that functions of a module change, which are not their own
+        self.elsewhere: dict[object, bool] = {}  # whether other files of a program set parts of what one file gives a value
+        self.programs: dict[str, list[Module]] = {}  # by their scripts, the files of the project that they import
+        self.homes: dict[tuple[Module, str], tuple[str, str] | None] = {}  # where names come from that other files give a value
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
 
     def told_meanwhile(self, key: object) -> Any:
@@ -129,6 +132,10 @@ class Questions(ABC):
     @abstractmethod
     def changes(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> list[Change]:
         """Calls of a scope that change what is asked for."""
+
+    @abstractmethod
+    def set_elsewhere(self, home: tuple[str, str], rest: tuple[Accessor, ...], reader: Module) -> bool:
+        """Whether another file of the program that is asked about sets a part of what a file gives a value."""
 
     @abstractmethod
     def reaching(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None, start: Callable[[], Alternatives]) -> Alternatives:

@@ -36,6 +36,7 @@ _MUTATORS: Final = {
     **dict.fromkeys(("merge_from_file", "merge_from_other_cfg", "merge_from_dict", "merge_from_list"), "merge"),
 }
 _CHANGES: Final = frozenset(_MUTATORS.values())
+_SETTERS: Final = {"__setattr__": "attr", "__setitem__": "item"}
 
 # In the walk, where the code of a scope ends, and where its definition does.
 _CODE: Final = cst.Pass()
@@ -277,6 +278,11 @@ class Walk:
                 if path is not None:
                     value = node.args[-1].value if node.args else None
                     self._effect(scope, Effect(path[0], path[1], kind, statement, node, value, (), node))
+            elif node.func.attr.value in _SETTERS and len(node.args) == 2:  # noqa: PLR2004
+                path, key = path_of(node.func.value), constant_key(node.args[0].value)
+                if path is not None:
+                    way: Accessor = (_SETTERS[node.func.attr.value], key)
+                    self._effect(scope, Effect(path[0], (*path[1], way), "assign", statement, node, node.args[1].value))
         elif isinstance(node.func, cst.Name) and node.func.value == "delattr" and len(node.args) == 2:  # noqa: PLR2004
             path = path_of(node.args[0].value)
             if path is not None:

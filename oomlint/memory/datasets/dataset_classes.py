@@ -421,9 +421,11 @@ class Datasets:
         """Where a module sets an attribute of what a loader reads."""
         known = self._by_loaders.get(module)
         if known is None:
-            ways = ((scope, effect) for scope in module.walk.scopes for found in scope.effects.values() for effect in found if len(effect.path) > 1)
-            known = [(scope, one) for scope, one in ways if one.path[-2] == ("attr", "dataset") and _sets(one, one.path[:-1])] if "dataset" in module.words else []
-            self._by_loaders[module] = known
+            known = self._by_loaders[module] = []
+            for scope in module.walk.scopes if "dataset" in module.words else ():
+                for found in scope.effects.values():
+                    named = any(one.kind == "assign" and isinstance(one.value, cst.Attribute) and one.value.attr.value == "dataset" for one in found)
+                    known += ((scope, one) for one in found if one.path and _sets(one, one.path[:-1]) and (named or one.path[-2:-1] == (("attr", "dataset"),)))
         return known
 
     def _set_by_others(self, root: str, path: tuple[Accessor, ...], at: Frame | None, call: cst.Call | None) -> Iterator[tuple[Effect, Frame]]:

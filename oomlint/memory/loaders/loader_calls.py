@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from oomlint.model.project import Module, Project
     from oomlint.model.values import Picks, Value
-    from oomlint.syntax.scopes import Scope
+    from oomlint.syntax.scopes import Effect, Scope
 
 # `webdataset.WebLoader` makes a DataLoader of what it is given.
 # Classes of libraries that derive from PyTorch's loader and hand its keyword arguments on: how many they take by position as it does, and what they take
@@ -58,6 +58,7 @@ PARAMETERS = (
     "worker_init_fn", "multiprocessing_context", "generator",
 )  # fmt: skip
 _DEEPEST_FACTORY = 3
+_FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())  # that no assignment may change (`DataLoader.__setattr__`)
 _Way = TypeVar("_Way")
 
 
@@ -301,16 +302,26 @@ class Loaders:
 
     def once_set(self, loader: Loader, name: str, frame: Frame, given: list[Alternative]) -> list[Alternative]:
         """What the loader has for an argument once the code that made it has set it: ``loader.num_workers = 4``; what it was ``given`` where none does."""
-        module, call = loader.made_at(frame)
-        scope = module.walk.scope_at(call)
-        for root, path in module.walk.bound_to(call) if module is loader.module and scope is frame.scope else ():
-            wanted = (*path, ("attr", name))
-            if any(effect.path == wanted for effect in scope.effects.get(root, ())):
-                found = self.evaluator.resolve(root, wanted, frame, None)
-                unset = [alt for alt in found if isinstance(alt.value, Element) and alt.value.whole.call is call]
+        for effect in self._set_later(loader, frame):
+            if effect.path[-1][1] == name:
+                found = self.evaluator.resolve(effect.root, effect.path, frame, None)
+                unset = [alt for alt in found if isinstance(alt.value, Element) and alt.value.whole.call is loader.made_at(frame)[1]]
                 both = [merged for alt in unset for one in given if (merged := one.under(alt.picks)) is not None]
                 return [*(alt for alt in found if alt not in unset), *both]
         return given
+
+    def refused(self, loader: Loader, frame: Frame) -> list[tuple[str, Place]]:
+        """What the code sets of a loader once it is made, and torch refuses to: ``loader.batch_size = 8``."""
+        later = (effect for effect in self._set_later(loader, frame) if effect.kind == "assign")
+        return [(str(one.path[-1][1]), loader.module.place(one.node)) for one in later if one.path[-1][1] in _FIXED]
+
+    @staticmethod
+    def _set_later(loader: Loader, frame: Frame) -> Iterator[Effect]:
+        """Where the code that made a loader sets an attribute of it."""
+        module, call = loader.made_at(frame)
+        scope = module.walk.scope_at(call)
+        for root, path in module.walk.bound_to(call) if module is loader.module and scope is frame.scope else ():
+            yield from (one for one in scope.effects.get(root, ()) if one.path and one.path[:-1] == path and one.path[-1][0] == "attr")
 
     def workers(self, loader: Loader, frame: Frame) -> list[Alternative]:
         """The worker count; a missing one is 0."""
