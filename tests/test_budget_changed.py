@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,8 @@ np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
 
 CODE: Final = """
 import argparse
+import threading
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -83,6 +86,8 @@ def program(code: str, built: str = "pass", parent: str = "pass") -> str:
 
 
 LOADER: Final = "loader = DataLoader(Data(1000), batch_size=4)"
+GIVEN: Final = "g = {'n': 1000}\n"
+TAKEN: Final = "loader = DataLoader(Data(g['n']))"
 PARSED: Final = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=1000)\nargs = p.parse_args()\n"
 
 
@@ -105,6 +110,17 @@ PARSED: Final = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int, 
         "d = Data(1000)\nd.y = np.zeros(100)\nd.y = None\nloader = DataLoader(d)",
         "loader = DataLoader(Data(1000))\nloader.num_workers = 2\nloader.prefetch_factor = 3",
         "loader = DataLoader(Data(1000), num_workers=2)\nloader.num_workers = 0",
+        f"{GIVEN}def scale(a, g):\n    g['n'] *= a\npartial(scale, 3)(g)\n{TAKEN}",
+        f"{GIVEN}def scale(g, a):\n    g['n'] *= a\nscaled = partial(scale, a=3)\nscaled(g)\n{TAKEN}",
+        f"{GIVEN}scale = lambda g: g.update(n=3000)\nscale(g)\n{TAKEN}",
+        f"{GIVEN}(lambda g: g.__setitem__('n', 3000))(g)\n{TAKEN}",
+        f"{GIVEN}def scale(g):\n    g['n'] = 3000\nscaled = lambda: scale(g)\nscaled()\n{TAKEN}",
+        f"{GIVEN}class Scale:\n    def __call__(self, g):\n        g['n'] = 3000\nscale = Scale()\nscale(g)\n{TAKEN}",
+        "loader = DataLoader(Data(1000))\nloader.dataset.a = np.zeros((1000, 32))",
+        "loader = DataLoader(Data(1000))\nloader.dataset.x = loader.dataset.x[:10].copy()",
+        "loader = DataLoader(Data(1000))\ndata = loader.dataset\ndata.a = np.zeros((1000, 32))",
+        "def make():\n    return DataLoader(Data(1000))\nloader = make()\nloader.dataset.a = np.zeros((1000, 32))",
+        "def fill(loader):\n    setattr(loader.dataset, 'a', np.zeros((1000, 32)))\nloader = DataLoader(Data(1000))\nfill(loader)",
     ],
 )
 def test_what_is_changed_on_the_way_is_as_in_a_run(budget: Budget, code: str) -> None:
@@ -180,3 +196,57 @@ def test_what_a_test_decides_is_told_as_the_least(budget: Budget) -> None:
     code = "def scale(g):\n    if torch.rand(1) > 2:\n        g['n'] *= 3\ng = {'n': 1000}\nscale(g)\nloader = DataLoader(Data(g['n']))"
     _, rows, _ = compared(budget, program(code))
     assert [(row["bytes"], row["known"]) for row in rows] == [(1000 * 64 * 4, "at least")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def scale(g, a):\n    g['n'] *= a\nscaled = partial(scale, g)\nscaled(3)",
+        "def scale(g):\n    g['n'] = 3000\nlist(map(scale, [g]))",
+        "def scale(g):\n    g['n'] = 3000\nthread = threading.Thread(target=scale, args=(g,))\nthread.start()\nthread.join()",
+    ],
+)
+def test_what_a_library_may_have_changed_is_unknown(budget: Budget, code: str) -> None:
+    _, rows, _ = compared(budget, program(f"{GIVEN}{code}\n{TAKEN}"))
+    assert [(row["bytes"], row["known"]) for row in rows] == [(None, "unknown")]
+
+
+@pytest.mark.parametrize(
+    ("other", "code"),
+    [
+        ("from settings import kept\ndef grow():\n    kept['n'] *= 3\n", "from other import grow\ngrow()\nloader = DataLoader(Data(kept['n']))"),
+        ("from settings import kept as k\nk['n'] = 3000\n", "import other\nloader = DataLoader(Data(kept['n']))"),
+        ("from settings import kept\ndef size():\n    return kept['n']\n", "from other import size\nkept['n'] = 3000\nloader = DataLoader(Data(size()))"),
+        ("from settings import Kept\ndef grow():\n    Kept.n *= 3\n", "from other import grow\ngrow()\nloader = DataLoader(Data(Kept.n))"),
+    ],
+)
+def test_what_another_file_of_the_program_changes_is_unknown(budget: Budget, monkeypatch: pytest.MonkeyPatch, other: str, code: str) -> None:
+    monkeypatch.syspath_prepend(".")
+    Path("settings.py").write_text("kept = {'n': 1000}\nclass Kept:\n    n = 1000\n")
+    Path("other.py").write_text(other)
+    for name in ("settings", "other"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    _, rows, _ = compared(budget, program(f"from settings import Kept, kept\n{code}"))
+    assert [(row["bytes"], row["known"]) for row in rows] == [(None, "unknown")]
+
+
+def test_what_another_script_changes_is_not_changed(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    Path("settings.py").write_text("kept = {'n': 1000}\n")
+    Path("evaluate.py").write_text("from settings import kept\nkept['n'] = 3000\n")
+    monkeypatch.delitem(sys.modules, "settings", raising=False)
+    size, rows, _ = compared(budget, program("from settings import kept\nloader = DataLoader(Data(kept['n']))"))
+    assert [(row["bytes"], row["known"]) for row in rows] == [(size, "exact")]
+
+
+def test_what_torch_refuses_to_change_is_told(budget: Budget) -> None:
+    Path("train.py").write_text(program(f"{LOADER}\nloader.batch_size = 8"))
+    assert "torch refuses to set `batch_size` of a DataLoader" in budget("train.py").err
+
+
+def test_a_row_that_is_known_in_part_can_be_told_in_whole(budget: Budget) -> None:
+    Path("train.py").write_text(program(LOADER, "self.rows = [{'name': str(i), 'box': [i, i, i]} for i in range(30_000)]"))
+    told = [row for row in table(budget, "train.py")["rows"] if row["what"] == "`rows` of Data"]
+    assert [row["known"] for row in told] == ["at least"]
+    told = [row for row in table(budget, "train.py", "--set", "rows=5MiB")["rows"] if row["what"] == "`rows` of Data"]
+    assert [(row["bytes"], row["known"]) for row in told] == [(5 << 20, "exact")]

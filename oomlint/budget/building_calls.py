@@ -78,6 +78,7 @@ _NAMESPACES: Final = {  # objects that are made with their attributes, and the l
     "Munch": {"munch"},
     "ConfigDict": {"ml_collections"},
 }
+_NUMBERS: Final = frozenset("len int float bool str round".split())  # built-in functions that give a number or a text, whatever they are given
 _TUPLES: Final = {"_single": 1, "_pair": 2, "_triple": 3, "to_1tuple": 1, "to_2tuple": 2, "to_3tuple": 3}
 _MORE: Final = "getattr setattr delattr isinstance print map hasattr vars type any all next filter set super globals".split()
 _OF_ENVIRONMENT: Final = frozenset({"os.getenv", "os.environ.get"})
@@ -122,7 +123,8 @@ class BuildingCalls(Methods):
         if name == "dict" and plain and isinstance(plain[0], ForeignOptions):
             plain = [self.entries(plain[0])]
         if name in _TOGETHER or name in _PLAIN:
-            return _computed(name, plain, named, text)
+            found = _computed(name, plain, named, text)
+            return PlainValue(text) if isinstance(found, Missing) and name in _NUMBERS else found
         if not library and name in _MORE:
             return self._built_in(name, plain, node, around)
         if name in _OF_ENVIRONMENT:

@@ -41,7 +41,7 @@ class BuildingExpressions(BuildingCalls):
             return Missing(word)  # on a way that was not gone
         if isinstance(place, Names):
             value = place.known[word]
-            return self._told(node, value, around) if isinstance(value, Missing) and not isinstance(value, PlainValue) else value
+            return self._told(node, value, around) if isinstance(value, Missing) else value
         if word == "__name__":
             return "__main__" if place.module is self.main else place.module.path
         found = self.outside(node, place)

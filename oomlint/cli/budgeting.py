@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 _MOST_RANKS: Final = 4096
 _LEAST_BYTES: Final = 1 << 20  # of a limit that is given without a unit
+_MOST_GONE: Final = 3  # files that are named
 _MOST_NAMES: Final = 8  # in a line
 _FORKSERVER: Final = (3, 14)  # the default on Linux from this version of Python on
 
@@ -356,14 +357,23 @@ def _say_unread(program: Program, finder: ProgramFinder, told: set[str]) -> None
     except BudgetError:
         return  # said where the table is made
     names = list(dict.fromkeys(str(name) for row in listed for name in row.size.missing))
+    gone: list[str] = []
     for path in [path for path in finder.evaluator.settings.unread if path not in told] if names else ():
         told.add(path)
         project, name = finder.project, View(current_folder()).name(path)
         shown = path if name.startswith("../..") else name  # of another machine, most likely: as the code has it
         broken = unread(path, project.raw(path)) if os.path.isfile(path) else None
         where = f"{shown}:{broken[0]}" if broken is not None else shown
-        why = broken[1] if broken is not None else "it cannot be read" if os.path.isfile(path) else "there is no such file"
+        if not os.path.isfile(path):
+            gone.append(shown)
+            continue
+        why = broken[1] if broken is not None else "it cannot be read"
         say(f"warning: {where}: {why}; the program reads settings from it, so that it may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
+    if gone:
+        more = f" and {len(gone) - _MOST_GONE} more" if len(gone) > _MOST_GONE else ""
+        where, why = ", ".join(gone[:_MOST_GONE]) + more, "there is no such file" if len(gone) == 1 else "there are no such files"
+        it = "it, so that it" if len(gone) == 1 else "them, so that they"
+        say(f"warning: {where}: {why}; the program reads settings from {it} may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:

@@ -299,7 +299,8 @@ class CalleeChanges(Outside):
         """The function of the project that a call runs, of a class what makes its objects, and the arguments that ``partial`` has given it before."""
         layers: tuple[Bound, ...] = ()
         while isinstance(value, Partial):
-            value, layers = value.func, (value.bound, *layers)
+            layers = (value.bound, *layers)
+            value = value.func
         if isinstance(value, ClassRef | Instance):
             value = self.method(Instance(value, None), "__init__") if isinstance(value, ClassRef) else self.method(value, "__call__")
         return (value, layers) if isinstance(value, FunctionRef) and not value.scope.yields else None
