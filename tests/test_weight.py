@@ -1921,6 +1921,103 @@ def test_an_evaluation_of_a_few_narrow_layers_is_a_note(layer: str, batch: str, 
     assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
 
 
+ALONE = """\
+import glob
+
+import cv2
+import numpy as np
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, inputs=3, classes=10):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(inputs, 64, 3), nn.ReLU(), LAYER)
+        self.head = nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+def load(path):
+    return np.load(path).astype("float32")
+
+def judge(folder, kept):
+    net = Net()
+    net.eval()
+    scores = []
+    for path in sorted(glob.glob(folder)):
+        sample = torch.from_numpy(READ)
+        sample = GIVEN
+        scores.append(net(sample.to("cuda")).KEEPS)
+    return scores
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "severity"),
+    [
+        pytest.param("sample.unsqueeze(0)", "note", id="an axis for one"),
+        pytest.param("torch.unsqueeze(sample, dim=0).float()", "note", id="by a function"),
+        pytest.param("sample[None, ...]", "note", id="by an index"),
+        pytest.param("torch.stack([sample])", "note", id="a list of one"),
+        pytest.param("sample.view(1, 3, 64, 64)", "note", id="laid out"),
+        pytest.param("sample.unsqueeze(1)", "warning", id="another axis"),
+        pytest.param("sample.unsqueeze(0).repeat(64, 1, 1, 1)", "warning", id="many times"),
+        pytest.param("torch.stack([sample, sample])", "warning", id="two"),
+        pytest.param("sample", "warning", id="nobody knows how many"),
+    ],
+)
+def test_an_evaluation_of_one_sample_at_a_time_is_a_note(given: str, severity: str, tmp_path: Path) -> None:
+    text = ALONE.replace("READ", "load(path)").replace("GIVEN", given).replace("LAYER", "nn.ReLU()").replace("KEEPS", "argmax().item()")
+    assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("layer", "read", "keeps", "severity"),
+    [
+        pytest.param("nn.ConvTranspose2d(64, 64, 2, 2)", "load(path)", "argmax().item()", "warning", id="a network that gives a map"),
+        pytest.param("nn.Conv3d(64, 64, 3)", "load(path)", "argmax().item()", "warning", id="volumes"),
+        pytest.param("nn.ReLU()", "cv2.imread(path)", "argmax().item()", "warning", id="pictures as large as they are"),
+        pytest.param("nn.ReLU()", "cv2.resize(cv2.imread(path), (64, 64))", "argmax().item()", "note", id="pictures of one size"),
+        pytest.param("nn.ReLU()", "load(path)", "squeeze()", "error", id="the graphs stay"),
+    ],
+)
+def test_one_sample_may_be_large_and_its_graph_may_stay(layer: str, read: str, keeps: str, severity: str, tmp_path: Path) -> None:
+    text = ALONE.replace("READ", read).replace("GIVEN", "sample.unsqueeze(0)").replace("LAYER", layer).replace("KEEPS", keeps)
+    assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
+
+
+PLAYS = """\
+import torch
+from torch import nn
+
+class Actor(nn.Module):
+    def __init__(self, seen, actions, width):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv1d(seen, width, 3), nn.ReLU(), nn.LazyLinear(actions))
+
+    def forward(self, x):
+        return self.net(x)
+
+def evaluate(env, actor: Actor, episodes):
+    actor.eval()
+    for _ in range(episodes):
+        seen, over, total = env.reset(), False, 0
+        while not over:
+            action = actor(torch.as_tensor(seen).float()).argmax().item()
+            STEP
+            total += reward
+        print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "severity"), [("seen, reward, over, _ = env.step(action)", "note"), ("seen, reward, over = env.next_batch(action)", "warning")]
+)
+def test_an_evaluation_that_plays_sees_one_thing_at_a_time(step: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": PLAYS.replace("STEP", step)}, "OOM204")).severity == severity
+
+
 @pytest.mark.parametrize(("width", "severity"), [("128", "note"), ("262144", "error")])
 def test_what_narrow_layers_give_for_one_row_at_a_time_is_a_note_with_its_graph(width: str, severity: str, tmp_path: Path) -> None:
     text = JUDGED.partition("def judge")[0].replace("LAYER", "nn.Linear(width, width)").replace("128", width)

@@ -19,6 +19,7 @@ from oomlint.model.lost_names import in_cells, is_given_names, is_never_bound, l
 from oomlint.model.mentions import BY_TEXT, Mentions
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
+from oomlint.model.set_texts import never_so
 from oomlint.model.statements import BLOCKS, evaluated, headers, innermost, is_false, is_true, may_swallow
 from oomlint.model.unbound import Unbound
 from oomlint.model.values import ClassRef, External, FunctionRef, Instance
@@ -97,7 +98,7 @@ class Stops:
                 number = walk.block(holder)[1].get(here, 0)
                 if number and self._answer(self._of(module).behind, (holder, number), partial(self._is_behind, module, holder, number), unknown=False):
                     return True
-            if isinstance(holder, cst.If) and here is holder.body and self._is_switched_off(module, holder):
+            if isinstance(holder, cst.If) and here is holder.body and self._is_never_so(module, holder):
                 return True
             if isinstance(holder, cst.FunctionDef) and here is holder.body and self._is_never_run(module, walk.scope_of[holder]):
                 return True
@@ -133,6 +134,10 @@ class Stops:
         """Whether no object of a class can be made, or none gives anything when it is indexed."""
         methods = (module.walk.scope_of[cls].child(name) for name in ("__init__", "__getitem__"))
         return any(method is not None and self.raises(module, method) for method in methods)
+
+    def _is_never_so(self, module: Module, node: cst.If) -> bool:
+        """Whether what a branch waits for never comes."""
+        return self._is_switched_off(module, node) or never_so(module, self.project, node.test, module.walk.scope_at(node))
 
     @staticmethod
     def _is_switched_off(module: Module, node: cst.If) -> bool:

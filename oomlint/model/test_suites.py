@@ -29,9 +29,13 @@ def holds_tests(module: Module) -> bool:
 
 
 def _has_case(module: Module) -> bool:
-    """Whether there is a function that pytest would run, and nobody calls it here: it states what has to hold, or runs without an argument."""
+    """Whether there is a function that pytest would run: it states what has to hold, or runs without an argument, and only both of these if it is called here."""
     collected = _COLLECTED.search(module.path) is not None
-    return any(scope.name not in module.called and (_states(scope) or (collected and not names.parameters(scope))) for scope in _cases(module.root))
+    return any(_is_case(module, scope, runs=collected and not names.parameters(scope)) for scope in _cases(module.root))
+
+
+def _is_case(module: Module, scope: Scope, *, runs: bool) -> bool:
+    return (runs and _states(scope)) if scope.name in module.called else (runs or _states(scope))
 
 
 def _cases(root: Scope) -> list[Scope]:

@@ -9,6 +9,7 @@ from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
 from oomlint.memory.loaders.dropped_loaders import is_dropped
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
+from oomlint.memory.loaders.set_elsewhere import are_asked_for, is_set_lower
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import Const, ExternalCall, assumptions
@@ -35,7 +36,8 @@ class WorkerCountOversized(Rule):
     Checks for a `DataLoader` with 16 workers or more (a setting), and for `os.cpu_count()` or `multiprocessing.cpu_count()` taken as the
     number of workers, a multiple of it, or what is left of it (`cpu_count() - 1`, `cpu_count() // 2`); once for all loaders that take the same
     number from the same place. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
-    `worker-cap`), which is a whole node for one loader, it is a warning.
+    `worker-cap`), which is a whole node for one loader, it is a warning, unless a job of the project asks for as many processors
+    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project all set to less is a note, too.
 
     ## Why is this bad
 
@@ -123,7 +125,9 @@ class WorkerCountOversized(Rule):
     def _told(self, loader: Loader, place: Place, ways: list[Alternative], project: Project) -> Finding:
         found = ways[0]
         if isinstance(found.value, Const):
-            severity = Severity.WARNING if int(str(found.value.value)) >= project.settings.worker_cap else Severity.NOTE
+            count = int(str(found.value.value))
+            known = count < project.settings.worker_cap or are_asked_for(count, place.path, project)
+            severity = Severity.NOTE if known else Severity.WARNING
             each = f"each takes at least {FORKED_MIB} MiB under fork, {SPAWNED_MIB} MiB under spawn and forkserver, plus its batches in flight"
             message = Message(f"`{loader.written}` starts {found.value.value} workers", each)
             confidence = confidence_of(assumptions(found))
@@ -134,6 +138,8 @@ class WorkerCountOversized(Rule):
             message = Message(f"`{loader.written}` {many}", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
+        if is_set_lower(found, project.settings.worker_limit, project, loaders_of(project).evaluator.options):
+            severity = Severity.NOTE
         related, beside = story_places(place, found), given_beside(*([way] for way in ways))
         return self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=_ADVICE, facts=facts, given=beside)
 

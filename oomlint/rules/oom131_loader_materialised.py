@@ -9,7 +9,7 @@ import libcst as cst
 from oomlint.finding import Confidence, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, StoreFact, StoreKind, Weighs
 from oomlint.measurement import TENSORS, CallCheck, Measurement, Trait
 from oomlint.memory.buffers.growth_messages import over, what_of
-from oomlint.memory.buffers.kept_batches import kept_batches
+from oomlint.memory.buffers.kept_batches import collates_itself, kept_batches
 from oomlint.memory.facts import like_facts
 from oomlint.memory.loaders.loader_calls import evaluator_of
 from oomlint.memory.shared.loop_kinds import loader_like
@@ -135,7 +135,8 @@ class LoaderMaterialised(Rule):
             )
             fix = Fix(Safety.UNSAFE, "use the length of the loader itself", (replace(module.tree, node, module.code(iterated)),))
         else:
-            message = Message(f"All batches of {name} are kept at once", f"they take the memory of one epoch{_SHARED}")
+            shared = "" if collates_itself(like) else _SHARED
+            message = Message(f"All batches of {name} are kept at once", f"they take the memory of one epoch{shared}")
         yield self.finding(module.place(node), message, confidence=_sure(like), fix=fix, facts=_facts(module, node, like))
 
 

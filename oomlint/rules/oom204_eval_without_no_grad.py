@@ -63,7 +63,9 @@ class EvalWithoutNoGrad(Rule):
     By itself this does not grow: the activations go with the batch. It is an error where the same loop keeps something that carries a graph
     (OOM201, OOM202, OOM203, OOM205), because then they stay: what keeps it is a related place, and a finding of its own only where that has a
     safe fix and this has none. It is a note where the loop goes over what somebody types into the command line
-    (`nargs="+"`), or over a list that is cut as it grows, as the best of all: a few things, one after the other.
+    (`nargs="+"`), or over a list that is cut as it grows, as the best of all: a few things, one after the other. So is a pass of one sample
+    (`model(x.unsqueeze(0))`, `batch_size=1`, an action for an environment) whose graph goes before the next one: what it keeps weighs no more than the
+    network. It is a warning where one sample may be large: the network gives a map, sees volumes, or pictures are read and not resized.
 
     ## Example
 
@@ -170,7 +172,8 @@ class EvalWithoutNoGrad(Rule):
             facts = [loop_fact(one.caller, one.loop)]
             place, related = module.place(one.forward.node), [one.call] if one.call is not None else []
             related += [module.place(other.node).saying("so does this pass", Role.AGAIN) for other in one.others]
-            yield self.finding(place, message, severity=Severity.WARNING, confidence=one.confidence, related=related, facts=facts, weighs=_EACH)
+            severity = Severity.NOTE if one.few else Severity.WARNING
+            yield self.finding(place, message, severity=severity, confidence=one.confidence, related=related, facts=facts, weighs=_EACH)
 
 
 def _not_heard(loop: Loop, module: Module) -> Iterator[Place]:

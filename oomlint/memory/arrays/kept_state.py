@@ -234,6 +234,14 @@ class KeptSearch(Struct):
         return self.origin[1] if self.origin is not None else None
 
 
+def _is_for_each(module: Module, node: cst.CSTNode) -> bool:
+    """Whether it stands in what is called for each element of something: ``table.apply(lambda row: read(row["path"]), axis=1)``."""
+    inside = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.Lambda | cst.FunctionDef)), None)
+    arg = module.walk.parents.get(inside) if isinstance(inside, cst.Lambda) else None
+    call = module.walk.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    return isinstance(call, cst.Call) and names.last_name(call.func) in ELEMENTWISE
+
+
 class Keeping(ABC):
     """The questions of a run, and what a part asks of those that build on it.
 
@@ -266,7 +274,7 @@ class Keeping(ABC):
         loop = self.loop_of(module, node)
         if loop is not None:
             return self._unbounded(module, loop.iter)
-        return self.mapped(module, node) is not None or self.gathering(module, node) is not None
+        return self.mapped(module, node) is not None or self.gathering(module, node) is not None or _is_for_each(module, node)
 
     def mapped(self, module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
         """The function that a call has called for each element of something: ``map(read, paths)``, ``frame["path"].apply(read)``."""

@@ -8,6 +8,7 @@ import libcst as cst
 
 from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.said_small import axes_of, owner_of
+from oomlint.memory.arrays.told_columns import columns_of
 from oomlint.memory.datasets.beside_files import BesideFiles
 from oomlint.memory.datasets.dataset_classes import datasets_of
 from oomlint.memory.datasets.dataset_readers import readers_of
@@ -32,12 +33,20 @@ if TYPE_CHECKING:
     from oomlint.model.project import Module
 
 _DEEPEST: Final = 3  # calls around a read
+_COLUMNS: Final = 64  # a million rows of so many numbers take 256 MiB
 _PICTURES: Final = 100  # of some 150 KiB each as a network takes them: small in all
 
 
 def weighs_little(load: Load) -> bool:
     """Whether it is little beside what the project reads or holds in any case."""
-    return _lies_beside(load) or _serves_no_sample(load) or _is_of_library(load) or _picks_samples(load) or _is_of_few_files(load) or _is_written_plain(load)
+    answers = (_lies_beside, _serves_no_sample, _is_of_library, _picks_samples, _is_of_few_files, _is_written_plain, _has_few_columns)
+    return any(answer(load) for answer in answers)
+
+
+def _has_few_columns(load: Load) -> bool:
+    """Whether one table is read whose columns are told where it is read, and few: a series of what some sensors measure."""
+    count = None if load.many else columns_of(load.module, load.scope, load.node)
+    return count is not None and count <= _COLUMNS
 
 
 def _is_written_plain(load: Load) -> bool:

@@ -235,7 +235,8 @@ class Arrays:
                 if not keepers and not said and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
-                    found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
+                    # An object that is given a file in each round, and put nowhere, is one at a time.
+                    found = (k for k in found if k.many and not k.hazy and (k.put or k.collected or not k.given) and self._is_read(read, k))
                     keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k, read))), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY, KnownRead.TORCH} and not said:

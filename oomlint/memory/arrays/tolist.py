@@ -30,6 +30,7 @@ from oomlint.syntax.nodes import descend, uses_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oomlint.memory.arrays.kept import Keeper
     from oomlint.model.project import Module, Project
     from oomlint.syntax.scopes import Scope
 
@@ -113,12 +114,23 @@ def _numbered(module: Module, project: Project, scope: Scope) -> Iterator[Inflat
         ):
             continue
         keeper = next((one for one in kept.of(module, call) if one.owner is not None and not one.hazy and one.put is not None), None)
-        if keeper is not None:
+        if keeper is not None and not _is_added(keeper):
             cost = f"for each sample in {keeper.words}, a number takes 8 to 36 bytes; a `range` takes 48 in all"
             message = Message(f"`{_short(module, call)}` lists numbers one by one", cost, "keep the `range` itself")
             there = (keeper.module.place(keeper.node, f"{keeper.words} keeps it"),)
             facts = (allocation_fact(module, call), *keeper_facts(keeper))
             yield Inflation(module.place(call), message, related=there, facts=facts, node=call)
+
+
+def _is_added(keeper: Keeper) -> bool:
+    """Whether a list that is kept is joined with another one, ``self.seen[i] + self.asked[i]``, as no range can be."""
+    owner = keeper.owner
+    for node in owner.scope.nodes() if owner is not None else ():
+        sides = (node.left, node.right) if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add) else ()
+        rows = [side.value for side in sides if isinstance(side, cst.Subscript)]
+        if any(isinstance(row, cst.Attribute) and row.attr.value == keeper.attribute for row in rows):
+            return True
+    return False
 
 
 def _is_shuffled(module: Module, scope: Scope, call: cst.Call) -> bool:

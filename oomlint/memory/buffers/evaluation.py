@@ -13,9 +13,10 @@ from oomlint.finding import Confidence
 from oomlint.memory.buffers.growing_loops import is_flushed
 from oomlint.memory.buffers.growth import buffers_of
 from oomlint.memory.shared.flow_runs import runs_of
-from oomlint.memory.shared.little_networks import keeps_little
+from oomlint.memory.shared.little_networks import keeps_little, keeps_one_sample
 from oomlint.memory.shared.loop_kinds import LoaderLike, is_nth, loops_around
 from oomlint.memory.shared.loop_phases import is_evaluation, wants_gradients
+from oomlint.memory.shared.one_sample import steps_environment
 from oomlint.model import names
 from oomlint.model.events import AS_ARRAY
 from oomlint.model.tensor_state import Graph, Mode
@@ -62,6 +63,7 @@ class Pass(Struct, frozen=True):
     confidence: Confidence
     training: bool = False  # the rounds train with what other passes give, while the graph of this one is alive
     others: tuple[Forward, ...] = ()  # passes of the same module that the same call put into evaluation
+    few: bool = False  # it is of one sample
 
 
 class Evaluations:
@@ -127,10 +129,11 @@ class Evaluations:
                 if turned is not None and not self._caller_switches_off(record):
                     seen.add(event.node)
                     confidence = Confidence.HIGH if event.known else Confidence.MEDIUM
-                    one = Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence)
+                    few = self._weighs_little(event, loop, None)
+                    one = Pass(event, module.place(turned, "put into evaluation here"), module, loop.node, confidence, few=few)
                     before = told.setdefault((turned, event.name), one)
                     if before is not one:
-                        told[turned, event.name] = replace(before, others=(*before.others, event))
+                        told[turned, event.name] = replace(before, others=(*before.others, event), few=before.few and one.few)
         yield from told.values()
 
     def beside_steps(self, module: Module) -> Iterator[Pass]:
@@ -152,7 +155,8 @@ class Evaluations:
                 trained = any(id(other.node) in used for other in record.forwards if loop in other.loops)
                 if idle and trained and _turned(loop.node, event) is None and not self._caller_switches_off(record):
                     seen.add(event.node)
-                    yield Pass(event, None, module, loop.node, Confidence.HIGH if event.known else Confidence.MEDIUM, training=True)
+                    confidence, few = Confidence.HIGH if event.known else Confidence.MEDIUM, self._weighs_little(event, loop, None)
+                    yield Pass(event, None, module, loop.node, confidence, training=True, few=few)
 
     def _unused(self, record: Record, module: Module) -> Forward | None:
         """A forward pass of which nothing in its function, nor what that gives back, can need the graph."""
@@ -213,8 +217,14 @@ class Evaluations:
         known = isinstance(loop.loader, LoaderLike) and any(event.known for event in live)
         confidence = Confidence.HIGH if sure and known else Confidence.MEDIUM
         loader = loop.loader if isinstance(loop.loader, LoaderLike) else None
-        few = self._is_typed(loop, record) or _is_cut(loop, record) or all(keeps_little(self.project, event, loader) for event in live)
+        few = self._is_typed(loop, record) or _is_cut(loop, record)
+        few = few or all(self._weighs_little(event, loop, loader) for event in live)
         return GradEvaluation(loop, record, tuple(live), confidence, few=few)
+
+    def _weighs_little(self, event: Forward, loop: Loop, loader: LoaderLike | None) -> bool:
+        """Whether what a pass keeps is little, or goes with the one sample that it is of."""
+        known = (keeps_little, keeps_one_sample)
+        return steps_environment(event, loop) or any(answer(self.project, event, loader) for answer in known)
 
     def _is_typed(self, loop: Loop, record: Record) -> bool:
         """Whether a loop goes over what an option of the command line gives."""

@@ -15,7 +15,7 @@ from oomlint.memory.shared.flow_runs import runs_of
 from oomlint.memory.shared.loop_kinds import LoaderLike
 from oomlint.memory.shared.seen_axes import of_same
 from oomlint.memory.shared.shaped import ShapedArray
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.tensor_state import MAP, Device, Storage
 from oomlint.model.test_suites import holds_tests
 from oomlint.syntax.scopes import LENGTHENS
@@ -48,13 +48,19 @@ class KeptBatches(Struct, frozen=True):
     @property
     def shared(self) -> bool:
         """Whether it may lie in the shared memory of workers."""
-        return not self.like.without_workers and any(leaf.storage is Storage.LOADER for leaf in self.store.value.leaves())
+        return not self.like.without_workers and not collates_itself(self.like) and any(leaf.storage is Storage.LOADER for leaf in self.store.value.leaves())
 
     @property
     def as_numbers(self) -> bool:
         """Whether it is kept as numbers of Python, each an object."""
         stored = self.store.expression
         return isinstance(stored, cst.Call) and names.last_name(stored.func) == "tolist"
+
+
+def collates_itself(like: LoaderLike) -> bool:
+    """Whether a loader is given a function of its own that makes its batches: of arrays, which come from workers through a pipe, or of tensors."""
+    given = arguments.named(like.loader.call, "collate_fn") if like.loader is not None else None
+    return given is not None and names.dotted(given) != "None"
 
 
 def kept_batches(module: Module, project: Project) -> Iterator[KeptBatches]:

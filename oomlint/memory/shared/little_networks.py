@@ -9,11 +9,11 @@ import libcst as cst
 
 from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
 from oomlint.memory.shared.loop_kinds import loops_around
+from oomlint.memory.shared.one_sample import OneSample
 from oomlint.memory.shared.training_loops import rounds
-from oomlint.model import arguments, names
+from oomlint.model import arguments
 from oomlint.model.torch_tables import PARAMETERLESS, TRAINABLE_FACTORIES
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance, greatest
-from oomlint.syntax.nodes import constant_key
 
 if TYPE_CHECKING:
     from oomlint.memory.shared.loop_kinds import LoaderLike
@@ -41,30 +41,19 @@ def keeps_little(project: Project, event: Forward, loader: LoaderLike | None = N
         return False
     evaluator = evaluator_of(project)
     made = [alt.value for alt in evaluator.values(event.node.func, evaluator.calls.plain_frame(event.module, event.scope))]
-    rows = 1 if _is_one(event.node) else _batch(project, loader) if loader is not None else None
+    one = project.shared(OneSample).is_given(event)
+    rows = 1 if one else _batch(project, loader) if loader is not None else None
     widths = [_width(project, value, 0) for value in made] if rows is not None else []
     if not widths or rows is None or None in widths:
         return False
     return rows * _STEPS * max(width for width in widths if width is not None) * _KEPT * _BYTES < project.settings.small_bytes
 
 
-def _is_one(call: cst.Call) -> bool:
-    """Whether a pass is given one sample, with an axis put in front of it where it stands: ``net(x.unsqueeze(0))``, ``net(x[None])``."""
-    given = [part for arg in call.args[:1] for part in _way(arg.value)]
-    return any(
-        (isinstance(part, cst.Call) and names.last_name(part.func) == "unsqueeze" and part.args and constant_key(part.args[-1].value) == 0)
-        or (isinstance(part, cst.Subscript) and isinstance(part.slice[0].slice, cst.Index) and names.dotted(part.slice[0].slice.value) == "None")
-        for part in given
-    )
-
-
-def _way(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """An expression, and what its methods are called on."""
-    found = [node]
-    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        node = node.func.value
-        found.append(node)
-    return found
+def keeps_one_sample(project: Project, event: Forward, loader: LoaderLike | None = None) -> bool:
+    """Whether a pass keeps what one sample costs, and that is no more than the network weighs itself."""
+    samples = project.shared(OneSample)
+    one = samples.is_given(event)
+    return (one or (loader is not None and _batch(project, loader) == 1)) and not samples.may_be_large(event, known=not one)
 
 
 def _batch(project: Project, loader: LoaderLike) -> int | None:
