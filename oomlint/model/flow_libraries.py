@@ -26,6 +26,7 @@ from oomlint.model.tensor_state import (
     TensorState,
     ValueKind,
     compared,
+    is_of_two,
     join,
     join_all,
     mixed,
@@ -244,7 +245,7 @@ class FlowLibraries(FlowValues):
                 size=SampleSize.SMALL if few or (last in _BY_SIZES and self._is_one_number(node, args)) else SampleSize.UNKNOWN,
                 dims=MAP if few else 0,
             )
-        if last in PAIRS:
+        if last in PAIRS and not is_of_two(last, args[1:]):
             found = mixed(args[:1])
             picked = smaller(found)
             index = picked.without_graph(kind=ValueKind.TENSOR)

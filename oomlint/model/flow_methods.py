@@ -26,6 +26,7 @@ from oomlint.model.tensor_state import (
     ValueKind,
     compared,
     in_lists,
+    is_of_two,
     join,
     known_mode,
     mixed,
@@ -60,6 +61,7 @@ APPENDS: Final = frozenset({"append", "appendleft", "insert"})
 _ADDS: Final = APPENDS | {"add", "put"}
 # A gradient scaler, and the scalers of scikit-learn, give as much as they are given.
 _AS_LARGE: Final = frozenset({"scale", "inverse_transform"})
+_OF_DISTRIBUTIONS: Final = frozenset({"log_prob", "entropy", "rsample", "cdf", "icdf"})  # what hangs on the parameters of one, as its samples do not
 _EMPTIES: Final = frozenset({"clear", "reset"})
 _TAKES: Final = frozenset({"pop", "popleft", "popitem"})
 _WAITS: Final = frozenset({"retain_grad", "register_hook"})  # for a backward pass
@@ -114,7 +116,7 @@ class FlowMethods(FlowModules):
         moved = self._moved(node, method, base, proven, state)
         if moved is not None:
             return moved
-        computed = self._computed(node, method, base, proven)
+        computed = self._computed(node, method, base, proven) if not is_of_two(method, args) else None
         if computed is not None:
             return computed
         if method.endswith("_") and not method.startswith("_"):
@@ -365,6 +367,8 @@ class FlowMethods(FlowModules):
             return PLAIN
         if method in _AS_LARGE and args:
             return args[0].having(home=())
+        if method in _OF_DISTRIBUTIONS and base.sources:
+            return mixed([base, *args])  # what a network gives are its parameters
         if method in {"item", "tolist"}:
             return PLAIN
         if method in _OF_TENSORS:

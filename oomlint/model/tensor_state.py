@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from oomlint.model.values import Instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oomlint.model.values import Value
 
@@ -388,6 +388,11 @@ def sources_of(parts: Iterable[TensorState]) -> Ids:
 def tags_of(parts: Iterable[TensorState]) -> Ids:
     """Tags of several values."""
     return NONE.union(*(held.all_tags for held in parts))
+
+
+def is_of_two(name: str, others: Sequence[TensorState]) -> bool:
+    """Whether the smaller, or the larger, of the numbers of two tensors is taken: ``torch.min(a, b)``, and not ``torch.min(a, 1)``."""
+    return name in {"min", "max"} and bool(others) and (others[0].tensorlike or bool(others[0].carries))
 
 
 def mixed(parts: Iterable[TensorState]) -> TensorState:

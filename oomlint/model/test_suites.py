@@ -29,7 +29,7 @@ def holds_tests(module: Module) -> bool:
 
 
 def _has_case(module: Module) -> bool:
-    """Whether there is a function that pytest would run: it states what has to hold, or runs without an argument, and only both of these if it is called here."""
+    """Whether there is a function that pytest would run: it states what has to hold, or runs without an argument; both of these if it is called here."""
     collected = _COLLECTED.search(module.path) is not None
     return any(_is_case(module, scope, runs=collected and not names.parameters(scope)) for scope in _cases(module.root))
 

@@ -37,7 +37,7 @@ class WorkerCountOversized(Rule):
     number of workers, a multiple of it, or what is left of it (`cpu_count() - 1`, `cpu_count() // 2`); once for all loaders that take the same
     number from the same place. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
     `worker-cap`), which is a whole node for one loader, it is a warning, unless a job of the project asks for as many processors
-    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project all set to less is a note, too.
+    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project set, most of them to less, is a note, too.
 
     ## Why is this bad
 

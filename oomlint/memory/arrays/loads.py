@@ -229,15 +229,15 @@ class Arrays:
                 if self._mapped_otherwise(module, scope, read) or filled_when_asked(self.project, module, scope, read.node):
                     continue
                 found = (k for place in read.places for k in self.kept.of(module, read.node, place) if self._is_read(read, k))
-                keepers = self._large(tuple(found), read.kind, said=said)
+                keepers = self._large(tuple(k for k in found if not self._is_gone_at_once(k)), read.kind, said=said)
                 # One file to evaluate is small most often; many that are decoded are not.
                 keepers = tuple(k for k in keepers if not (k.evaluated and (k.hazy or not (k.many and known))) and self._counts(read, k))
                 if not keepers and not said and read.kind in _FILES_OF_SAMPLES and self.kept.repeats(module, read.node):
                     # Files that are decoded into one container are large, whatever the object is that keeps it.
                     found = (k for place in read.places for k in self.kept.objects(module, read.node, place))
-                    # An object that is given a file in each round, and put nowhere, is one at a time.
-                    found = (k for k in found if k.many and not k.hazy and (k.put or k.collected or not k.given) and self._is_read(read, k))
-                    keepers = self._large(tuple(k for k in found if not (self._emptied(k, read) or written_over(k, read))), read.kind)
+                    found = (k for k in found if k.many and not k.hazy and self._is_read(read, k))
+                    gone = (self._emptied, written_over, lambda k, _: self._is_gone_at_once(k))
+                    keepers = self._large(tuple(k for k in found if not any(asked(k, read) for asked in gone)), read.kind)
                 joined: tuple[Keeper, ...] = ()
                 if read.kind in {KnownRead.SAMPLE, KnownRead.ARRAY, KnownRead.TORCH} and not said:
                     # A script makes one array of what it has read, whatever it does with it then: no models.
@@ -276,6 +276,17 @@ class Arrays:
         holder = read.module.walk.parents.get(read.node)
         target = names.dotted(holder.targets[0].target) if isinstance(holder, cst.Assign) else ""
         return bool(target) and any(names.dotted(call.func) == f"{target}.{READS_IN_PLACE}" for call in read.scope.calls)
+
+    def _is_gone_at_once(self, keeper: Keeper) -> bool:
+        """Whether each object that keeps it is made where a loop goes through it, and is gone with that loop: there is one at a time."""
+        home = keeper.module.walk.scope_at(keeper.node).parent if keeper.many and keeper.given and keeper.attribute else None
+        init = home.child("__init__") if home is not None and home.is_class else None
+        sites = self.evaluator.calls.sites(keeper.module, init) if init is not None else []
+        holders = [site.module.walk.parents.get(site.call) for site in sites]
+        return bool(sites) and all(
+            isinstance(one, cst.For | cst.CompFor) and one.iter is site.call and self.kept.in_rounds(site.module, site.call)
+            for one, site in zip(holders, sites, strict=True)
+        )
 
     def _emptied(self, keeper: Keeper, read: FileRead) -> bool:
         """Whether the rounds that read also empty the object that keeps it, or make another."""
