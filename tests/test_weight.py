@@ -2047,3 +2047,67 @@ def test_a_new_file_that_a_function_lets_go_of_at_once_is_a_note(more: str, seve
 def test_a_second_copy_for_a_moment_is_a_warning_where_it_is_large(side: str, severity: str, tmp_path: Path) -> None:
     text = f"import numpy as np\nimport torch\nnoise = torch.Tensor(np.random.standard_normal([1, {side}, 128, 1024]).astype(np.float32))\n"
     assert only(check(tmp_path, {"export.py": text}, "OOM403")).severity == severity
+
+
+ON_ALL_PROCESSORS = """\
+import argparse
+import multiprocessing
+
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--readers", type=int, default=multiprocessing.cpu_count())
+options = parser.parse_args()
+
+def load(data):
+    return DataLoader(data, batch_size=8, num_workers=options.readers)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        pytest.param({}, "warning", id="the default"),
+        pytest.param({"one.yaml": "readers: 4\n", "two.yaml": "readers: 8\n"}, "note", id="settings say less"),
+        pytest.param({"one.yaml": "readers: 64\n", "two.yaml": "readers: 96\n"}, "warning", id="settings say more"),
+        pytest.param({"one.yaml": "more_readers: 4\n"}, "warning", id="another setting"),
+    ],
+)
+def test_a_default_of_workers_that_settings_lower_is_a_note(files: dict[str, str], severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"train.py": ON_ALL_PROCESSORS, **files}, "OOM120")).severity == severity
+
+
+@pytest.mark.parametrize(("asked", "severity"), [("72", "note"), ("8", "warning")])
+def test_workers_for_which_a_job_asks_processors_are_a_note(asked: str, severity: str, tmp_path: Path) -> None:
+    text = LOADER + "def load(data):\n    return DataLoader(data, batch_size=8, num_workers=72)\n"
+    job = f"#!/bin/bash\n#SBATCH --cpus-per-task={asked}\n#SBATCH --mem=400G\necho started\n"
+    assert only(check(tmp_path, {"train.py": text, "job.sh": job}, "OOM120")).severity == severity
+
+
+SERIES = """\
+import pickle
+
+from torch.utils.data import Dataset
+
+def columns(name):
+    if name == "pump":
+        return WIDE
+    return 38
+
+class Series(Dataset):
+    def __init__(self, name, width):
+        with open(f"{name}.pkl", "rb") as stream:
+            self.rows = pickle.load(stream).reshape((-1, columns(name)))
+        self.width = width
+
+    def __len__(self):
+        return len(self.rows) - self.width
+
+    def __getitem__(self, index):
+        return self.rows[index : index + self.width]
+"""
+
+
+@pytest.mark.parametrize(("wide", "severity"), [("55", "note"), ("4096", "warning")])
+def test_a_table_of_few_known_columns_is_a_note(wide: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"series.py": SERIES.replace("WIDE", wide)}, "OOM402")).severity == severity

@@ -75,8 +75,9 @@ class OneSample:
 
     def may_be_large(self, event: Forward, *, known: bool) -> bool:
         """Whether the activations of one sample may weigh more than the network, which may have to be ``known``: it gives maps, or sees volumes."""
-        call = event.node
-        found = self.evaluator.values(call.func, self.evaluator.calls.plain_frame(event.module, event.scope)) if isinstance(call, cst.Call) else []
+        call, calls = event.node, self.evaluator.calls
+        frames = calls.frames(event.module, event.scope, most=_MOST_SITES) or [calls.plain_frame(event.module, event.scope)]
+        found = [alt for frame in frames for alt in self.evaluator.values(call.func, frame)] if isinstance(call, cst.Call) else []
         made = [alt.value.this if isinstance(alt.value, FunctionRef) else alt.value for alt in found]
         networks = [one for one in made if isinstance(one, Instance | ExternalCall)]
         if not networks or len(networks) < len(made):
