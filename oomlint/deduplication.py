@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from oomlint.ast_trees import tree_of
 from oomlint.finding import AttributeFact, LoaderFact, LoopFact, ReadFact, Role, Safety, Severity, StoreFact, is_inside, overlap
 from oomlint.notebooks.cells import NotebookError, read_notebook
+from oomlint.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ _FEW_FILES = 2
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BODIES = frozenset({"body", "orelse", "handlers", "finalbody"})
+_NAMED: Final = pattern("`[^`]*`")  # what a message calls by its name
 
 
 def said_once(findings: Iterable[Finding], beside: Container[str] = (), reached: Container[str] = ()) -> list[Finding]:
@@ -322,7 +324,8 @@ def copies_once(findings: Iterable[Finding], overlay: Mapping[str, bytes]) -> li
     """
     alike: dict[object, list[Finding]] = {}
     for item in findings:
-        alike.setdefault((item.code, item.headline, any(place.message == ALSO for place in item.related)) if item.code else item, []).append(item)
+        named = _NAMED.sub("`", item.headline)
+        alike.setdefault((item.code, named, any(place.message == ALSO for place in item.related)) if item.code else item, []).append(item)
     blocks: dict[str, _Blocks] = {}
     kept: list[Finding] = []
     for group in alike.values():
@@ -356,7 +359,7 @@ def _near_copies(groups: Iterable[list[Finding]], blocks: Mapping[str, _Blocks])
         first = copies[0]
         apart = _can_be_fixed(first) or not (first.code or "").startswith(_OURS)
         statement = "" if apart else blocks[first.place.path].statement(first.place)
-        near.setdefault((first.message, statement) if statement else first, []).append(copies)
+        near.setdefault((_NAMED.sub("`", first.message), statement) if statement else first, []).append(copies)
     for alike in near.values():
         every = [item for copies in alike for item in copies]
         few = len({item.place.path for item in every}) <= _FEW_FILES or sum(1 + len(_again(item)) for item in every) <= _MOST_NEAR
@@ -397,6 +400,7 @@ class _Blocks:
 
     def __init__(self, text: str, starts: Mapping[int, int]) -> None:
         self._starts = starts
+        self._variables: frozenset[str] | None = None
         try:
             self._tree: ast.Module | None = tree_of(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -416,7 +420,7 @@ class _Blocks:
         if block is None:
             return ""
         first = row - getattr(block, "lineno", row)
-        return f"{first} {hashlib.blake2b(ast.dump(block).encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+        return f"{first} {self._written(block)}"
 
     def statement(self, place: Place) -> str:
         """What is written in the statement at a place, and the names of the functions and classes that it stands in."""
@@ -426,10 +430,15 @@ class _Blocks:
         if not around:
             return ""
         here = around[-1]
-        written = (value for name, value in ast.iter_fields(here) if name not in _BODIES)
-        parts = (part for value in written for part in (value if isinstance(value, list) else [value]))
-        told = [type(here).__name__, *(ast.dump(part) if isinstance(part, ast.AST) else str(part) for part in parts)]
-        return " ".join((*names, hashlib.blake2b("".join(told).encode(errors="surrogatepass"), digest_size=16).hexdigest()))
+        parts = [value for name, value in ast.iter_fields(here) if name not in _BODIES]
+        return " ".join((*names, self._written([type(here).__name__, *parts])))
+
+    def _written(self, part: object) -> str:
+        """What stands for code that is written alike, whatever its variables are called."""
+        if self._variables is None:
+            self._variables = _variables(self._tree) if self._tree is not None else frozenset()
+        told = " ".join(_words(part, self._variables, {}))
+        return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
     def _around(self, row: int) -> Iterator[ast.AST]:
         """Statements around a row, the outermost first."""
@@ -443,3 +452,36 @@ class _Blocks:
             here = next(inside, None)
             if here is not None:
                 yield here
+
+
+def _variables(tree: ast.Module) -> frozenset[str]:
+    """The names that a file gives to values and parameters, and to nothing that other files may know."""
+    named, known = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            named.add(node.id)
+        elif isinstance(node, ast.arg):
+            named.add(node.arg)
+        elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            known.add(node.name)
+        elif isinstance(node, ast.alias):
+            known.add(node.asname or node.name)
+    return frozenset(named - known)
+
+
+def _words(part: object, variables: frozenset[str], seen: dict[str, int]) -> Iterator[str]:
+    """What a part of a tree says, with variables by the order in which they first appear."""
+    if isinstance(part, list):
+        yield "["
+        for one in part:
+            yield from _words(one, variables, seen)
+        yield "]"
+    elif not isinstance(part, ast.AST):
+        yield repr(part)
+    elif isinstance(part, ast.Name | ast.arg) and (name := part.id if isinstance(part, ast.Name) else part.arg) in variables:
+        yield f"{type(part).__name__} {seen.setdefault(name, len(seen))}"
+    else:
+        yield type(part).__name__
+        for value in (getattr(part, field, None) for field in part._fields):
+            yield from _words(value, variables, seen)
+        yield "."

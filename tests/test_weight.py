@@ -2111,3 +2111,26 @@ class Series(Dataset):
 @pytest.mark.parametrize(("wide", "severity"), [("55", "note"), ("4096", "warning")])
 def test_a_table_of_few_known_columns_is_a_note(wide: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"series.py": SERIES.replace("WIDE", wide)}, "OOM402")).severity == severity
+
+
+@pytest.mark.parametrize("changed", ["self.path = path", "super().__init__()"])
+def test_a_copy_in_which_variables_have_other_names_is_one_still(changed: str, tmp_path: Path) -> None:
+    first = PASSAGES.format(first="self.path = path", read="pickle.load(file)")
+    second = PASSAGES.format(first=changed, read="pickle.load(opened)").replace("as file", "as opened").replace("path)", "where)").replace("path, ", "where, ")
+    assert only(check(tmp_path, {"first.py": first, "second.py": second.replace("= path", "= where")}, "OOM402")).message.endswith("; also in 1 more file")
+
+
+LOADS = f"""import torch
+{LOADER}
+model = torch.nn.Linear(512, 512)
+loader = DataLoader(data, batch_size=8)
+model.eval()
+for batch in loader:
+    print(model(batch))
+"""
+
+
+def test_a_headline_that_says_how_a_variable_is_called_is_that_of_a_copy(tmp_path: Path) -> None:
+    first = LOADS.replace("loader =", "from rows import data\n\nloader =")
+    second = first.replace("model", "net").replace("batch in", "rows in").replace("(batch)", "(rows)").replace("loader", "parts")
+    assert only(check(tmp_path, {"first.py": first, "second.py": second}, "OOM204")).message.endswith("; also in 1 more file")
