@@ -47,8 +47,8 @@ class FlowCalls(FlowMethods):
             return self._named_call(node, func, base, state)
         if isinstance(func, cst.Name):
             known = state.env.get(self.act.path(func.value)) or self.act.params.get(func.value)
-            if known is not None and known.kind is ValueKind.MODULE:
-                return self.forward(node, known, state)
+            if known is not None and (model := _model(known)) is not None:
+                return self.forward(node, model, state)
             if known is not None and known.tensorlike:
                 return mixed([known, *self.arguments(node, state)])
         elif isinstance(func, cst.Call | cst.Subscript):
@@ -90,11 +90,11 @@ class FlowCalls(FlowMethods):
                 if value.name == "collections.namedtuple":
                     return record_of(value.call, node, args)
                 held = self.as_frozen(self.made_outside(names.canonical(value.name), value.call, value.frame), func)
-                if held.kind is ValueKind.MODULE:
-                    return self.forward(node, held, state, args)
+                if (model := _model(held)) is not None:
+                    return self.forward(node, model, state, args)
         held = self.member(base, written) if isinstance(func, cst.Attribute) else self.value(func, state) if isinstance(func, cst.Name) else UNKNOWN
-        if held.kind is ValueKind.MODULE:
-            return self.forward(node, held, state, args)
+        if (model := _model(held)) is not None:
+            return self.forward(node, model, state, args)
         if self._has_model(base if isinstance(func, cst.Attribute) else held, state):
             self.used(node, state, "model given")
         if isinstance(func, cst.Attribute):
@@ -179,3 +179,11 @@ class FlowCalls(FlowMethods):
             return args[0].having(home=())
         graph = Graph.MAYBE if any(held.carries for held in args) else Graph.NO
         return UNKNOWN.having(graph=graph, sources=self.presume(node, state, written, args), tags=tags_of(args))
+
+
+def _model(held: TensorState) -> TensorState | None:
+    """A module that is called, also one that ``torch.load`` gave: neither weights nor a checkpoint can be called."""
+    if held.kind is ValueKind.MODULE:
+        return held
+    loaded = isinstance(held.value, ExternalCall) and names.canonical(held.value.name) == "torch.load"
+    return module_of() if loaded and held.kind in {ValueKind.OBJECT, ValueKind.UNKNOWN, ValueKind.TENSOR} else None

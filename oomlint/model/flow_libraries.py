@@ -234,7 +234,7 @@ class FlowLibraries(FlowValues):
                 tags=inner.all_tags,
             )
         if last == "load":
-            return UNKNOWN
+            return UNKNOWN.having(value=ExternalCall(name, node, self.act.frame))  # a module, if it is called
         if last in _NEW:
             graph = Graph.YES if flag(node, "requires_grad") else Graph.NO
             few = last in _BY_SIZES and _has_few_for_each(node)

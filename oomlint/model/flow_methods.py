@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
-from oomlint.api_names import OF_DICTS, SELECTS
+from oomlint.api_names import OF_DICTS, SAME_MODEL, SELECTS
 from oomlint.frameworks import BACKWARDS
 from oomlint.model import names
 from oomlint.model.events import AS_ARRAY
@@ -372,7 +372,8 @@ class FlowMethods(FlowModules):
         if method in {"item", "tolist"}:
             return PLAIN
         if method in _OF_TENSORS:
-            return self._tensor_method(node, method, base.having(kind=ValueKind.TENSOR, home=()), args, state)
+            found = self._tensor_method(node, method, base.having(kind=ValueKind.TENSOR, home=()), args, state)
+            return found.having(value=base.value) if method in SAME_MODEL else found
         kept = self._kept_by_unknown(node, method, base, args, state)
         if kept is not None:
             return kept

@@ -44,6 +44,17 @@ STAR_EXPORTS = {
         "random_split".split(),
     ),
 }
+# What files all over the world call the parts of these libraries: read so where only a star import of a module that nobody can see may bring the name.
+USUAL = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "optim": "torch.optim",
+    "torchvision": "torchvision",
+    "np": "numpy",
+    "pd": "pandas",
+    **{name: f"torch.utils.data.{name}" for name in ("DataLoader", "Dataset", "IterableDataset", "TensorDataset", "ConcatDataset", "Subset", "random_split")},
+}
 
 
 @lru_cache(maxsize=1 << 12)

@@ -52,6 +52,7 @@ class Outside(Parameters):
         return Frame(frame.module, parent, None, frame.this if names.is_method(parent) else None)
 
     def _builtin(self, root: str, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        unseen = False
         for effect in frame.scope.effects.get("*", ()):
             statement = effect.node
             if not isinstance(statement, cst.ImportFrom):
@@ -68,10 +69,14 @@ class Outside(Parameters):
                         return found
             elif root in names.STAR_EXPORTS.get(names.canonical(source), ()):
                 return self.reach_into(Alternative(External(f"{names.canonical(source)}.{root}")), accessors)
+            else:
+                unseen = True
         if root == "__file__":
             return self.reach_into(Alternative(Const(frame.module.path)), accessors)
         if root in names.BUILTINS:
             return self.reach_into(Alternative(External(f"builtins.{root}")), accessors)
+        if unseen and root in names.USUAL:
+            return self.reach_into(Alternative(External(names.USUAL[root])), accessors)
         return [Alternative(UNKNOWN)]
 
     def _self(self, accessors: tuple[Accessor, ...], frame: Frame) -> Alternatives:

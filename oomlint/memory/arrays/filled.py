@@ -40,6 +40,7 @@ _SAME: Final = frozenset({"float", "half", "double", "long", "int", "cuda", "to"
 _FEW: Final = 64  # numbers of one sample that are not worth a word
 _COORDINATES: Final = 4  # of a point, with how sure it is
 _DENSE: Final = 3  # samples, and at least two dimensions of each: an image, a map
+_LARGE_ROW: Final = 1 << 20  # bytes of one sample: some hundreds of them are told of, whatever becomes of the array
 _MOST_SITES: Final = 2
 
 
@@ -128,7 +129,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
         return None
     fill, loop, (why, dense) = told
     keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
-    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else keeper is None:
+    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else (keeper is None and _row_bytes(size) < _LARGE_ROW):
         return None
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
@@ -202,6 +203,12 @@ def rows_of_all(project: Project, size: Bytes) -> bool:
     return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
 
 
+def _row_bytes(size: Bytes) -> int:
+    """Bytes of one row, as far as the code says; 0 where it does not."""
+    rest = [number for number in size.dimensions[1:] if isinstance(number, int)]
+    return prod(rest) * (size.item or 1) if rest else 0
+
+
 def _of_points(size: Bytes) -> bool:
     """Whether a sample is a table of points, as the key points of a pose are: a few numbers each."""
     rest = size.dimensions[1:]
@@ -222,10 +229,11 @@ def _fills(project: Project, module: Module, scope: Scope) -> dict[str, list[tup
 
 
 def _target_of(node: cst.CSTNode) -> cst.CSTNode | None:
-    """What a statement puts something into, or adds it to."""
+    """What a statement puts something into, or adds it to; of several, the row that is filled: ``rows[i], rate = read(path)``."""
     if isinstance(node, cst.AugAssign):
         return node.target
-    return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+    target = node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+    return next((one.value for one in target.elements if isinstance(one.value, cst.Subscript)), None) if isinstance(target, cst.Tuple) else target
 
 
 def _moves(scope: Scope, loop: Loop, module: Module, target: cst.Subscript) -> bool:

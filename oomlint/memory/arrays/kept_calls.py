@@ -72,6 +72,8 @@ _ARRAY_LIBRARIES: Final = (
 )
 # What makes `float64` of bytes, and leaves `float32` as it is (scikit-image 0.26).
 _WIDENS: Final = re.compile(r"skimage\.(transform\.(resize|rescale|rotate)|(util\.)?img_as_float(64)?|color\.rgb2(lab|hsv|luv|xyz|ycbcr|gray))$")
+# Methods of arrays alone that give all of one: in another shape, or of another type.
+_RESHAPED: Final = frozenset("reshape astype squeeze unsqueeze transpose permute flatten ravel swapaxes float half double contiguous".split())
 _OF_SHAPES: Final = frozenset({"zeros_like", "ones_like", "empty_like", "full_like"})
 
 
@@ -126,8 +128,13 @@ class KeptCalls(KeptNames):
         return any(isinstance(one, Instance) and one.cls.scope is owner.scope for one in found)
 
     def as_it_is(self, module: Module, node: cst.CSTNode) -> bool:
-        """Whether an element goes on as a whole: by its name, or as the picture or the tensor that is made of an array, of nothing else."""
-        while isinstance(node, cst.Call) and node.args and not node.args[0].star:
+        """Whether an element goes on as a whole: by its name, as the picture or the tensor that is made of an array, in another shape or type."""
+        while isinstance(node, cst.Call):
+            if isinstance(node.func, cst.Attribute) and node.func.attr.value in _RESHAPED:
+                node = node.func.value
+                continue
+            if not node.args or node.args[0].star:
+                return False
             found = self.evaluator.values(node.func, self.evaluator.calls.plain_frame(module, module.walk.scope_at(node)))
             if not any(isinstance(alt.value, External) and names.canonical(alt.value.name) in _OF_ARRAYS_ONLY for alt in found):
                 return False

@@ -14,12 +14,13 @@ from oomlint.memory.arrays.inflation import passed
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.loads import arrays_of
 from oomlint.memory.facts import allocation_fact, keeper_facts, loader_fact
-from oomlint.memory.loaders.loader_calls import loaders_of
+from oomlint.memory.loaders.loader_calls import evaluator_of, loaders_of
 from oomlint.memory.shared.attribute_names import small_name
 from oomlint.memory.shared.known_reads import KnownRead
 from oomlint.memory.shared.seen_axes import of_use
-from oomlint.model import names
+from oomlint.model import arguments, names
 from oomlint.model.tensor_state import MAP
+from oomlint.model.values import Element, SourceExpression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from oomlint.finding import Fact, Place
     from oomlint.memory.arrays.kept import Keeper
     from oomlint.memory.arrays.loads import Load
+    from oomlint.memory.loaders.loader_calls import Loader
     from oomlint.memory.shared.array_bytes import Bytes
+    from oomlint.model.evaluate import Evaluator
     from oomlint.model.project import Module, Project
+    from oomlint.model.values import Frame
     from oomlint.syntax.scopes import Scope
 
 _MOST_RELATED: Final = 4
@@ -106,19 +110,41 @@ def rooms(module: Module, project: Project) -> Iterator[Told]:
 
 
 def in_one_batch(module: Module, project: Project) -> Iterator[Told]:
-    """Loaders whose one batch is the whole dataset: ``batch_size=len(dataset)``."""
+    """Loaders whose one batch is the whole dataset: ``batch_size=len(dataset)``, or the length that a part of a split was given."""
     for loader in loaders_of(project).of(module):
         size, dataset = loader.explicit("batch_size"), loader.explicit("dataset")
-        if size is None or dataset is None or not isinstance(size.value, cst.Call | cst.Name):
-            continue
-        asked = size.value
-        if isinstance(asked, cst.Name):
-            bound = [effect.value for effect in loader.scope.effects.get(asked.value, ()) if not effect.path]
-            if len(bound) != 1 or not isinstance(bound[0], cst.Call):
-                continue
-            asked = bound[0]
-        if names.dotted(asked.func) != "len" or len(asked.args) != 1 or not asked.args[0].value.deep_equals(dataset.value):
+        if size is None or dataset is None or not _holds_all(project, loader, size.value, dataset.value):
             continue
         whole = "all samples are collated, moved to the device and run through the model at once"
         message = Message(f"One batch holds all of `{module.code(dataset.value)}`", whole, "choose a smaller `batch_size`")
         yield _split(module, loader.call, message, (), (loader_fact(loader, option="batch_size"),))
+
+
+def _holds_all(project: Project, loader: Loader, size: cst.BaseExpression, dataset: cst.BaseExpression) -> bool:
+    """Whether a batch is as long as the dataset."""
+    if isinstance(size, cst.Call):
+        return _is_length(size, dataset)
+    evaluator = evaluator_of(project)
+    frame = evaluator.calls.plain_frame(loader.module, loader.scope)
+    asked = [alt.value for alt in evaluator.values(size, frame)] if isinstance(size, cst.Name) else []
+    written = [value.node for value in asked if isinstance(value, SourceExpression) and value.frame.scope is loader.scope]
+    if not asked or len(written) < len(asked):
+        return False
+    return all(_is_length(node, dataset) for node in written) or written == _length_of_part(evaluator, dataset, frame)
+
+
+def _is_length(node: cst.CSTNode, dataset: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and names.dotted(node.func) == "len" and len(node.args) == 1 and node.args[0].value.deep_equals(dataset)
+
+
+def _length_of_part(evaluator: Evaluator, dataset: cst.BaseExpression, frame: Frame) -> list[cst.BaseExpression]:
+    """How ``random_split(data, [first, second])`` was told the length of the part that a dataset is."""
+    found = [alt.value for alt in evaluator.values(dataset, frame)]
+    if len(found) != 1 or not isinstance(found[0], Element) or names.canonical(found[0].whole.name) != "torch.utils.data.random_split":
+        return []
+    whole, number = found[0].whole, found[0].accessors[0][1]
+    lengths = arguments.argument_for(whole.call, "lengths", place=1)
+    if not isinstance(lengths, cst.List | cst.Tuple) or not isinstance(number, int) or not 0 <= number < len(lengths.elements):
+        return []
+    told = evaluator.values(lengths.elements[number].value, whole.frame)
+    return [alt.value.node for alt in told if isinstance(alt.value, SourceExpression)]
