@@ -2134,3 +2134,29 @@ def test_a_headline_that_says_how_a_variable_is_called_is_that_of_a_copy(tmp_pat
     first = LOADS.replace("loader =", "from rows import data\n\nloader =")
     second = first.replace("model", "net").replace("batch in", "rows in").replace("(batch)", "(rows)").replace("loader", "parts")
     assert only(check(tmp_path, {"first.py": first, "second.py": second}, "OOM204")).message.endswith("; also in 1 more file")
+
+
+REPLAYED = """\
+import torch
+from torch.utils.data import Dataset
+
+class Seen(Dataset):
+    def __init__(self, max_size, space):
+        self.frames = torch.empty([max_size] + [len(space.low)])
+        self.length, self.place = max_size, 0
+
+    def add(self, frame):
+        WRITES
+        self.place = (self.place + 1) % self.length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.frames[index]
+"""
+
+
+@pytest.mark.parametrize(("writes", "severity"), [("self.frames[self.place] = frame", "note"), ("self.frames[:] = frame", "warning")])
+def test_room_that_is_written_in_turn_is_a_note(writes: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"seen.py": REPLAYED.replace("WRITES", writes)}, "OOM407")).severity == severity

@@ -117,7 +117,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, *, sp
         message = Message(f"`{function}` makes an array for each sample before the first one", f"all of them stay in {owner}, each {count}")
     facts = (allocation_fact(module, call, size), *(keeper_facts(keeper) if keeper is not None else ()))
     confidence = Confidence.HIGH if size.exact is not None else Confidence.MEDIUM
-    severity = Severity.NOTE if each and _has_short_rows(project, size) else None
+    severity = Severity.NOTE if each and (_has_short_rows(project, size) or (keeper is not None and _is_written_in_turn(keeper))) else None
     place = module.place(call)
     return Allocation(place, message, severity=severity, confidence=confidence, related=related, facts=facts, node=call, by_use=by_use and each)
 
@@ -128,6 +128,19 @@ def _has_short_rows(project: Project, size: Bytes) -> bool:
     known = [one for one in row if isinstance(one, int)]
     told = len(known) == len(row) and not isinstance(number, int) and size.item is not None
     return told and prod(known) * (size.item or 1) * _MANY < project.settings.array_bytes
+
+
+def _is_written_in_turn(keeper: Keeper) -> bool:
+    """Whether a method that runs later writes each row at a place that the object counts, ``self.seen[self.place] = seen``: room for what is to come."""
+    for method in keeper.owner.scope.children if keeper.owner is not None and keeper.attribute else ():
+        this = names.self_name(method)
+        for node in method.nodes() if this is not None and method.name not in BUILDERS else ():
+            target = node.targets[0].target if isinstance(node, cst.Assign) else None
+            index = target.slice[0].slice if isinstance(target, cst.Subscript) and len(target.slice) == 1 else None
+            own = isinstance(target, cst.Subscript) and is_attribute_of(target.value, this) and target.value.attr.value == keeper.attribute
+            if own and isinstance(index, cst.Index) and is_attribute_of(index.value, this):
+                return True
+    return False
 
 
 def _huge(project: Project, module: Module, scope: Scope, call: cst.Call, made: str, size: Bytes) -> tuple[Bytes, str | None]:
