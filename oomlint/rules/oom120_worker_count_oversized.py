@@ -37,7 +37,7 @@ class WorkerCountOversized(Rule):
     number of workers, a multiple of it, or what is left of it (`cpu_count() - 1`, `cpu_count() // 2`); once for all loaders that take the same
     number from the same place. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
     `worker-cap`), which is a whole node for one loader, it is a warning, unless a job of the project asks for as many processors
-    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project set, most of them to less, is a note, too.
+    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project set, most of them to no more than that, is a note, too.
 
     ## Why is this bad
 
@@ -138,7 +138,7 @@ class WorkerCountOversized(Rule):
             message = Message(f"`{loader.written}` {many}", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
-        if is_set_lower(found, project.settings.worker_limit, project, loaders_of(project).evaluator.options):
+        if is_set_lower(found, project.settings.worker_cap, project, loaders_of(project).evaluator.options):
             severity = Severity.NOTE
         related, beside = story_places(place, found), given_beside(*([way] for way in ways))
         return self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=_ADVICE, facts=facts, given=beside)

@@ -21,11 +21,11 @@ _ASKED: Final = re.compile(_WORD.encode() + rb"[=\s]\s*(\d{1,4})\b")
 
 
 def is_set_lower(alt: Alternative, limit: int, project: Project, options: OptionSource) -> bool:
-    """Whether a number is but the default of an option that settings and command lines of the project set, most of them to less than a limit."""
+    """Whether a number is but the default of an option that settings and command lines of the project set, most of them to no more than a limit."""
     calls = (step.node for step in alt.story if step.kind == "option" and isinstance(step.node, cst.Call))
     words = {flag.lstrip("-").replace("-", "_") for call in calls for flag in options.flags(call)}
     given = [number for word in words for number in _numbers(word, project)]
-    return sum(number < limit for number in given) * 2 > len(given)
+    return sum(number <= limit for number in given) * 2 > len(given)
 
 
 def _numbers(word: str, project: Project) -> Iterator[int]:
