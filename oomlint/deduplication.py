@@ -177,10 +177,9 @@ def _subject(finding: Finding) -> object:
     number = loaders[0].workers[0].place if by_number and len(loaders) == len(loaders[0].workers) == 1 else None
     if number is not None and not is_inside(number, loaders[0].place):
         return finding.code, number, finding.place.path if optional else ""
-    if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn"):
-        # Without a fix to apply to each, the scripts of a project that repeat the same function are one; so are loaders of a file that are given the same.
-        where = (finding.related[0],) if finding.related else (finding.message, finding.place.path)
-        return finding.code, *(where if finding.fix is not None or not finding.related else (finding.message,))
+    if not held and len(loaders) == 1 and loaders[0].option.endswith("_fn") and finding.related:
+        # Without a fix to apply to each, the scripts of a project that repeat the same function are one.
+        return finding.code, finding.related[0] if finding.fix is not None else finding.message
     # Branches may set the same attribute at several places.
     return (finding.code, _container(finding) or held[0].place) if held and held[0].place is not None else None
 

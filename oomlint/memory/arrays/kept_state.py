@@ -234,7 +234,7 @@ class KeptSearch(Struct):
         return self.origin[1] if self.origin is not None else None
 
 
-def _is_for_each(module: Module, node: cst.CSTNode) -> bool:
+def is_for_each(module: Module, node: cst.CSTNode) -> bool:
     """Whether it stands in what is called for each element of something: ``table.apply(lambda row: read(row["path"]), axis=1)``."""
     inside = next((here for here in module.walk.ancestors(node) if isinstance(here, cst.Lambda | cst.FunctionDef)), None)
     arg = module.walk.parents.get(inside) if isinstance(inside, cst.Lambda) else None
@@ -274,7 +274,7 @@ class Keeping(ABC):
         loop = self.loop_of(module, node)
         if loop is not None:
             return self._unbounded(module, loop.iter)
-        return self.mapped(module, node) is not None or self.gathering(module, node) is not None or _is_for_each(module, node)
+        return self.mapped(module, node) is not None or self.gathering(module, node) is not None or is_for_each(module, node)
 
     def mapped(self, module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
         """The function that a call has called for each element of something: ``map(read, paths)``, ``frame["path"].apply(read)``."""

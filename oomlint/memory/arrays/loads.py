@@ -13,6 +13,7 @@ from oomlint.memory.arrays.first_asked import filled_when_asked
 from oomlint.memory.arrays.full_reads import ArrayPlace, whole_reads_of
 from oomlint.memory.arrays.kept import DataTransform, kept_of
 from oomlint.memory.arrays.kept_forms import has_bounds
+from oomlint.memory.arrays.kept_state import is_for_each
 from oomlint.memory.arrays.let_go import LetGo
 from oomlint.memory.arrays.piecewise import Piecewise, piecewise
 from oomlint.memory.arrays.read_calls import chosen_by_loop, read_calls_of
@@ -243,6 +244,7 @@ class Arrays:
                     # A script makes one array of what it has read, whatever it does with it then: no models.
                     found = (k for place in read.places for k in self.kept.joined(module, read.node, place))
                     joined = self._large(tuple(k for k in found if k.many and not k.hazy and self._is_read(read, k)), read.kind)
+                    joined = () if self._is_of_rows(module, scope) else joined
                     keepers = keepers or joined
                 pooled = not keepers and known and self.reads.gives_it(read)
                 if pooled:
@@ -276,6 +278,11 @@ class Arrays:
         holder = read.module.walk.parents.get(read.node)
         target = names.dotted(holder.targets[0].target) if isinstance(holder, cst.Assign) else ""
         return bool(target) and any(names.dotted(call.func) == f"{target}.{READS_IN_PLACE}" for call in read.scope.calls)
+
+    def _is_of_rows(self, module: Module, scope: Scope) -> bool:
+        """Whether a function is called for each row of a table, in what that is given to do with one: it reads what one row says."""
+        sites = self.evaluator.calls.sites(module, scope) if scope.is_function else []
+        return bool(sites) and all(is_for_each(site.module, site.call) for site in sites)
 
     def _is_gone_at_once(self, keeper: Keeper) -> bool:
         """Whether each object that keeps it is made where a loop goes through it, and is gone with that loop: there is one at a time."""
