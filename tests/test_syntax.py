@@ -107,20 +107,6 @@ def test_nodes_made_by_hand_are_validated_still() -> None:
     assert gc.isenabled()
 
 
-def test_the_same_punctuation_is_one_node_and_is_written_as_it_was() -> None:
-    """What has a comment is none of it: nobody else has that."""
-    text = "f(a, b,c , d=1)  # one\ng(a,\n  b,  # two\n\n  c)\n\nh(x = a.b, y=2)\n# three\n\nif a: b . c = 1\n"
-    with quick.parsing():
-        one, other = cst.parse_module(text), cst.parse_module(text)
-    assert one.code == other.code == text
-    called = [next(node for node in descend(tree) if isinstance(node, cst.Call)) for tree in (one, other)]
-    assert called[0].args[0].comma is called[1].args[0].comma is not called[0].args[1].comma
-    assert called[0].args[0].value is not called[1].args[0].value
-    lines = [tree.body[0] for tree in (one, other)]
-    assert all(isinstance(line, cst.SimpleStatementLine) for line in lines)
-    assert getattr(lines[0], "trailing_whitespace", None) is not getattr(lines[1], "trailing_whitespace", None)
-
-
 def test_nodes_are_told_apart_by_identity_and_inheritance() -> None:
     one, other = cst.Name("a"), cst.Name("a")
     assert one != other
