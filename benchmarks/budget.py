@@ -1,4 +1,4 @@
-"""How far `oomlint budget` is off: runs the five incidents, scaled down, under `oomlint trace`, and compares what was measured with the table.
+"""How far `oomlint budget` is off: runs the five incidents, scaled down, watched by `oomlint trace`, and compares what was measured with the table.
 
 usage: python benchmarks/budget.py [--keep FOLDER] [--runs 3] [--case "2, fork" ...] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
@@ -28,6 +28,24 @@ SMALLEST: Final = 32 * MIB  # rows where neither figure is larger are left out
 HOLDERS: Final = ("main", "workers", "shared")
 BASE: Final = ("interpreter", "torchrun", "forked processes", "processes started by")  # rows that the empty run stands for
 APART: Final = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=90% shm /dev/shm && exec "$@"', "sh"] if os.geteuid() == 0 else []
+
+# What workers copy is seen by full readings alone, and they live for seconds: half a core may go into reading.
+WATCH: Final = """
+import json, sys
+from oomlint.trace.running import run
+from oomlint.trace.timeline import Pace
+
+def moment(processes, shm):
+    own = [one for number, one in processes.items() if number in workers]
+    main = sum(one.mapped for number, one in processes.items() if number not in workers)
+    return len(own), sum(one.anonymous for one in processes.values()), main, shm or 0
+
+trace = run(sys.argv[2:], Pace(0.05, 0.5))
+workers = {number for number, one in enumerate(trace.processes) if one.role.value == "worker"}
+with open(sys.argv[1], "w") as file:
+    json.dump([moment(sample.processes, sample.shm) for sample in trace.samples], file)
+sys.exit(trace.ending.status if trace.ending else 1)
+"""
 
 
 class Case(NamedTuple):
@@ -91,24 +109,15 @@ class Moment(NamedTuple):
 
 
 def watched(command: str, folder: Path, *, empty: bool) -> list[Moment]:
-    """Run a command under ``oomlint trace``."""
+    """Run a command as ``oomlint trace`` does; what that says of the code afterwards is left out."""
     report = folder / "report.json"
-    # What workers copy is seen by full readings alone, and they live for seconds: half a core may go into reading.
-    closely = ["--quiet", "--interval", "0.05", "--overhead", "50%"]
-    words = [sys.executable, "-m", "oomlint", "trace", *closely, "--output-format", "json", "--output-file", str(report), "--"]
     program = command.split() + ["--empty"] * empty
     program = [sys.executable, "-W", "ignore", *(["-m", "torch.distributed.run", *program[1:]] if program[0] == "torchrun" else program[1:])]
-    done = subprocess.run([*APART, *words, *program], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    words = [*APART, sys.executable, "-c", WATCH, str(report), *program]
+    done = subprocess.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command} ended with status {done.returncode}: {done.stderr[-2000:]}")
-    found = json.loads(report.read_text(encoding="utf-8"))
-    workers = {number for number, one in enumerate(found["processes"]) if one["role"] == "worker"}
-    seen = []
-    for sample in found["samples"]:
-        total = sum(one["anonymous"] for one in sample["processes"])
-        main = sum(one["mapped"] for one in sample["processes"] if one["process"] not in workers)
-        seen.append(Moment(sum(one["process"] in workers for one in sample["processes"]), total, main, sample["shm"] or 0))
-    return seen
+    return [Moment(*one) for one in json.loads(report.read_text(encoding="utf-8"))]
 
 
 def beyond(whole: list[Moment], empty: list[Moment]) -> dict[str, int]:

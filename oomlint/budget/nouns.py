@@ -124,7 +124,7 @@ class LoaderNoun(Struct, frozen=True):
     moments: frozenset[Moment] = frozenset()  # at which loops go through it; empty where nobody has seen one
     alone: bool = False  # whether no other loader is at work while a loop goes through it
     samples: int | Name | None = None  # of the part of its dataset that it reads; None where it reads all
-    refused: tuple[tuple[str, Place], ...] = ()  # what the code sets of it where torch raises an error
+    refused: tuple[tuple[str, Place], ...] = ()  # what torch raises an error for, and where
 
     def setting(self, name: str) -> int | Name:
         """What the program gives for one of the settings that ``--set`` goes before."""

@@ -58,6 +58,7 @@ PARAMETERS = (
     "worker_init_fn", "multiprocessing_context", "generator",
 )  # fmt: skip
 _DEEPEST_FACTORY = 3
+_LEAST = {"num_workers": 0, "batch_size": 1}
 _FIXED = frozenset("batch_size batch_sampler sampler drop_last dataset persistent_workers".split())  # that no assignment may change (`DataLoader.__setattr__`)
 _Way = TypeVar("_Way")
 
@@ -310,10 +311,15 @@ class Loaders:
                 return [*(alt for alt in found if alt not in unset), *both]
         return given
 
-    def refused(self, loader: Loader, frame: Frame) -> list[tuple[str, Place]]:
-        """What the code sets of a loader once it is made, and torch refuses to: ``loader.batch_size = 8``."""
-        later = (effect for effect in self._set_later(loader, frame) if effect.kind == "assign")
-        return [(str(one.path[-1][1]), loader.module.place(one.node)) for one in later if one.path[-1][1] in _FIXED]
+    def refused(self, loader: Loader, frame: Frame) -> Iterator[tuple[str, Place]]:
+        """What torch refuses of a loader, as a sentence has it, and where: numbers that are too small, and ``loader.batch_size = 8`` once it is made."""
+        for name, least in _LEAST.items():
+            given = [alt.const for alt in self.argument(loader, name, frame)]
+            if given and all(isinstance(one, int) and one < least for one in given):
+                yield f"`{name}={given[0]}`", loader.module.place(loader.call)
+        for one in self._set_later(loader, frame):
+            if one.kind == "assign" and one.path[-1][1] in _FIXED:
+                yield f"to set `{one.path[-1][1]}` of a DataLoader", loader.module.place(one.node)
 
     @staticmethod
     def _set_later(loader: Loader, frame: Frame) -> Iterator[Effect]:
