@@ -2160,3 +2160,37 @@ class Seen(Dataset):
 @pytest.mark.parametrize(("writes", "severity"), [("self.frames[self.place] = frame", "note"), ("self.frames[:] = frame", "warning")])
 def test_room_that_is_written_in_turn_is_a_note(writes: str, severity: str, tmp_path: Path) -> None:
     assert only(check(tmp_path, {"seen.py": REPLAYED.replace("WRITES", writes)}, "OOM407")).severity == severity
+
+
+SHOTS = f"""\
+import json
+import os
+import random
+import torch
+from PIL import Image
+{LOADER}
+class Shots(Dataset):
+    def __init__(self, root):
+        self.root = root
+        with open("parts.json") as file:
+            self.parts = json.load(file)
+        with open("views.json") as file:
+            self.views = json.load(file)
+
+    def __len__(self):
+        return len(self.parts)
+
+    def __getitem__(self, index):
+        part = self.parts[index]
+        views = self.views[part]
+        view = random.choice(views)
+        picture = Image.open(os.path.join(self.root, part + "_" + str(view) + ".png"))
+        return picture, {{given}}
+
+loader = DataLoader(Shots("data"), num_workers=16)
+"""
+
+
+@pytest.mark.parametrize(("given", "severity"), [("part", "note"), ("torch.tensor(views)", "warning")])
+def test_what_is_only_taken_for_paths_is_light(given: str, severity: str, tmp_path: Path) -> None:
+    assert only(check(tmp_path, {"shots.py": SHOTS.format(given=given)}, "OOM110")).severity == severity

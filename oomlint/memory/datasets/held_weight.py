@@ -8,7 +8,7 @@ import libcst as cst
 from msgspec.structs import replace
 
 from oomlint.memory.datasets.dataset_classes import datasets_of
-from oomlint.memory.datasets.name_uses import loads_itself, names_files
+from oomlint.memory.datasets.name_uses import loads_itself, names_files, only_names_files
 from oomlint.memory.datasets.sample_body import SampleBody
 from oomlint.memory.datasets.sample_uses import holds_containers, is_looked_into, is_numpy
 from oomlint.memory.datasets.samples import held_bytes
@@ -96,7 +96,7 @@ def is_light(holding: Holding, dataset: Dataset, loader: Loader) -> bool:
     if content.count is not None or content.size.known:
         return False
     items, evaluator = items_of(content), datasets_of(loader.module.project).evaluator
-    if items == "numbers" or names_files(dataset.instance, holding.name, evaluator):
+    if items == "numbers" or names_files(dataset.instance, holding.name, evaluator) or only_names_files(dataset.instance, holding.name, evaluator):
         return True
     record = content.element
     if record is not None and isinstance(record.node, cst.Tuple) and items_of(record) == "numbers":

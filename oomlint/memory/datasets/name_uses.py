@@ -30,6 +30,12 @@ def names_files(instance: Instance | None, attribute: str, evaluator: Evaluator,
     return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=records).names(item, frozenset(), 0)
 
 
+def only_names_files(instance: Instance | None, attribute: str, evaluator: Evaluator) -> bool:
+    """Whether all that a sample takes of a dataset's attribute, a part of an element or one drawn of it, becomes part of a path."""
+    item = item_of(instance, evaluator) if instance is not None else None
+    return instance is not None and item is not None and _Reader(evaluator, instance, attribute, records=True, every=True).only_names(item)
+
+
 def loads_itself(record: Instance, evaluator: Evaluator) -> bool:
     """Whether an object of a plain class knows where its data is: one of its methods reads a file."""
     scopes = ((cls.module, scope) for cls in evaluator.lineage(record.cls) if isinstance(cls, ClassRef) for scope in cls.scope.children if scope.is_function)
@@ -40,11 +46,12 @@ def loads_itself(record: Instance, evaluator: Evaluator) -> bool:
 class _Reader:
     """Follows an element through the functions that make a sample."""
 
-    def __init__(self, evaluator: Evaluator, instance: Instance, attribute: str, *, records: bool) -> None:
+    def __init__(self, evaluator: Evaluator, instance: Instance, attribute: str, *, records: bool, every: bool = False) -> None:
         self.evaluator = evaluator
         self.instance = instance
         self.attribute = attribute
         self.records = records
+        self.every = every
         self.seen: set[tuple[Scope, frozenset[str]]] = set()
 
     def names(self, function: FunctionRef, given: frozenset[str], depth: int) -> bool:
@@ -53,9 +60,33 @@ class _Reader:
         if depth > _DEEPEST or (scope, given) in self.seen:
             return False
         self.seen.add((scope, given))
-        this = names.self_name(scope)
+        found = self._elements(function, given)
+        if any(self._is_name(node, function, depth) for node in found):
+            return True
+        return any(self.names(method, frozenset(), depth + 1) for method in self._methods(function))
+
+    def only_names(self, function: FunctionRef) -> bool:
+        """Whether a function does nothing else with elements and their parts than to name files; the object's methods that it calls take none themselves."""
+        if any(self._elements(method, frozenset()) for method in self._methods(function)):
+            return False
+        walk = function.module.walk
+        found = [node for node in self._elements(function, frozenset()) if not isinstance(walk.parents.get(node), cst.AssignTarget) and not walk.is_word(node)]
+        whole = [node for node in found if walk.parents.get(node) not in found]  # `row` of `row[0]` is no use of its own
+        named = [self._is_name(node, function, 0) for node in whole if not self._bound(node, function.module)]
+        return any(named) and all(named)
+
+    def _methods(self, function: FunctionRef) -> list[FunctionRef]:
+        """The methods that a function calls on the object."""
+        this = names.self_name(function.scope)
+        called = [node.func.attr.value for node in function.scope.nodes() if isinstance(node, cst.Call) and is_attribute_of(node.func, this)]
+        found = (self.evaluator.method(self.instance, name) for name in called)
+        return [method for method in found if method is not None]
+
+    def _elements(self, function: FunctionRef, given: frozenset[str]) -> list[cst.CSTNode]:
+        """What stands for an element in a function, or for a text that is made of one."""
+        this = names.self_name(function.scope)
         known = set(given)
-        nodes = list(scope.nodes())
+        nodes = list(function.scope.nodes())
         whole = {
             one.target.value
             for node in nodes
@@ -67,13 +98,8 @@ class _Reader:
             found = [node for node in nodes if self._is_element(node, this, known, whole)]
             more = {name for node in found for name in self._bound(node, function.module)} - known
             if not more:
-                break
+                return found
             known |= more
-        if any(self._is_name(node, function, depth) for node in found):
-            return True
-        calls = (node for node in nodes if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name))
-        methods = [self.evaluator.method(self.instance, call.func.attr.value) for call in calls if call.func.value.value == this]  # type: ignore[attr-defined]
-        return any(method is not None and self.names(method, frozenset(), depth + 1) for method in methods)
 
     def _is_whole(self, node: cst.CSTNode, this: str | None) -> bool:
         """Whether an expression is the attribute, on one way at least."""
@@ -86,6 +112,8 @@ class _Reader:
             return node.value in known
         held = node.value if isinstance(node, cst.Subscript) and isinstance(node.slice[0].slice, cst.Index) else None
         part = node.value if isinstance(node, cst.Attribute) else held
+        if self.every and (held is None or isinstance(node.slice[0].slice.value, cst.SimpleString)):  # type: ignore[attr-defined] # what else is in a record?
+            return False
         if self.records and part is not None and self._is_element(part, this, known, whole):
             return True
         return held is not None and (self._is_whole(held, this) or (isinstance(held, cst.Name) and held.value in whole))
@@ -108,12 +136,11 @@ class _Reader:
             return [one.value.value for one in target.elements if isinstance(one.value, cst.Name)]
         return [target.value] if isinstance(target, cst.Name) else []
 
-    @staticmethod
-    def _carries(node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
-        """Whether what is around an expression is a text that is made of it, or the same in another form."""
+    def _carries(self, node: cst.CSTNode, holder: cst.CSTNode, module: Module) -> bool:
+        """Whether what is around an expression is a text that is made of it, or the same in another form; where every use counts, what is drawn of it, too."""
         if isinstance(holder, cst.Arg):
             call = module.walk.parents.get(holder)
-            return isinstance(call, cst.Call) and names.last_name(call.func) in _SAME | {"format"}
+            return isinstance(call, cst.Call) and names.last_name(call.func) in (_SAME | {"format", "choice"} if self.every else _SAME | {"format"})
         if isinstance(holder, cst.Call):
             return isinstance(node, cst.Arg) or names.last_name(holder.func) in _TEXT
         if isinstance(holder, cst.Attribute):
