@@ -13,7 +13,7 @@ from oomlint.model.events import AS_ARRAY
 from oomlint.model.flow_definitions import batch
 from oomlint.model.flow_modules import FlowModules
 from oomlint.model.flow_state import flag, module_of
-from oomlint.model.tensor_shapes import PIXELS, axes_of, is_flat, is_spread, pixels, reduced_along, viewed
+from oomlint.model.tensor_shapes import PIXELS, axes_of, is_few, is_flat, is_spread, pixels, reduced_along, viewed
 from oomlint.model.tensor_state import (
     MAP,
     PLAIN,
@@ -446,10 +446,15 @@ def _rearranged(node: cst.Call, method: str, base: TensorState, proven: TensorSt
     """What a method gives that looks at the same numbers in another shape."""
     part = base.size is SampleSize.DENSE
     found = proven.having(home=(), view=base.view or (part and method in {"narrow", "select"}), moved=base.moved, dims=viewed(method, node, 0, base.dims))
-    if ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not SampleSize.SCALAR:
+    few = base.dims < MAP and is_few(method, node, 0)  # of a map it would be one of many places
+    if few or (base.size is SampleSize.SMALL and base.dims >= MAP and method in AXIS_ORDERS):
+        found = found.having(size=min(base.size, SampleSize.SMALL))
+    elif ((method in AXIS_ORDERS and found.dims >= MAP) or is_spread(method, node, 0)) and base.size is not SampleSize.SCALAR:
         found = found.having(size=SampleSize.DENSE)  # whatever it is called
     elif base.size is SampleSize.LEFT and is_flat(method, node, 0):
         found = found.having(size=SampleSize.DENSE)
+    if method == "split" and node.args and isinstance(node.args[0].value, cst.SimpleString):
+        return TensorState(ValueKind.PACK, inside=PLAIN, sure=True)  # what has been a text all along
     if method in {"chunk", "split", "unbind"}:
         return TensorState(ValueKind.PACK, inside=found.having(view=base.view or part), sure=True)
     return found

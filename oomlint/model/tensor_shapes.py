@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
 
 from oomlint.model import arguments, names
+from oomlint.model.tensor_parts import FEW_OF_SAMPLE
 from oomlint.model.tensor_state import MAP, SampleSize
 from oomlint.model.torch_tables import AXIS_ORDERS
 from oomlint.syntax.nodes import constant_key, descend, parts_of
@@ -150,6 +152,13 @@ def is_spread(method: str, node: cst.Call, before: int) -> bool:
     """Whether a view is of several rows for each sample, or several columns: at least three of its sizes may be more than one. An `expand` adds no numbers."""
     sizes = _sizes(arguments.positionals(node)[before:]) if method in {"view", "reshape"} else []
     return sum(constant_key(size) != 1 for size in sizes) >= MAP
+
+
+def is_few(method: str, node: cst.Call, before: int) -> bool:
+    """Whether a view is of a few numbers in rows and columns, as many as the code says, for each sample: ``reshape(-1, 3, 2)``."""
+    sizes = [constant_key(size) for size in _sizes(arguments.positionals(node)[before:])[1:]] if method in {"view", "reshape"} else []
+    known = [size for size in sizes if isinstance(size, int) and size > 0]
+    return len(sizes) >= _ROW and len(known) == len(sizes) and prod(known) <= FEW_OF_SAMPLE
 
 
 def _sizes(given: list[cst.Arg]) -> list[cst.BaseExpression]:

@@ -11,7 +11,7 @@ from oomlint.scout.telling_names import NamePattern
 # Methods whose result is a Python value, or says nothing of the data.
 PLAIN_METHODS: Final = frozenset(
     "item tolist size dim numel nelement stride storage_offset data_ptr is_floating_point is_cuda get_device element_size ndimension type_as_str "
-    "__len__ format decode encode keys __str__ is_contiguous".split(),
+    "__len__ format decode encode keys __str__ is_contiguous strip lstrip rstrip lower upper startswith endswith rsplit rpartition splitlines".split(),
 )
 PLAIN_ATTRIBUTES: Final = frozenset("shape dtype device ndim nbytes is_cuda requires_grad layout size grad_fn names is_leaf itemsize".split())
 # Results with no gradient: indices, comparisons, whole numbers.

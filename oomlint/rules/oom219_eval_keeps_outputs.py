@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oomlint.finding import Consequence, Message, Multiplier, Resource, Severity, Weighs
 from oomlint.measurement import HELD, Measurement, Trait
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import deleted_late, loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth_messages import advice, deleted_late, loop_of, target_of, told, what_of
 from oomlint.rule import Rule
 
 if TYPE_CHECKING:
@@ -107,5 +107,5 @@ class EvalKeepsOutputs(Rule):
             store = growth.store
             where = "host memory" if growth.facts.get("host") else "memory"
             grows = f"{where} grows with the number of samples{deleted_late(growth)}"
-            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` in {loop_of(growth)}", grows)
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` in {loop_of(growth)}", grows, advice(growth))
             yield self.tell(told(growth, module, message))

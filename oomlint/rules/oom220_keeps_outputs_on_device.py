@@ -10,7 +10,7 @@ from oomlint.finding import Confidence, Consequence, Factor, Fix, Message, Multi
 from oomlint.measurement import LoopPlan, Measurement, Quantity, Trait
 from oomlint.memory.buffers.buffer_readers import thrown_away
 from oomlint.memory.buffers.growth import buffers_of
-from oomlint.memory.buffers.growth_messages import loop_of, target_of, told, what_of
+from oomlint.memory.buffers.growth_messages import advice, loop_of, target_of, told, what_of
 from oomlint.memory.buffers.metric_lists import kept_by_metrics
 from oomlint.memory.fixes.growth_fixes import fix, on_host, suffixed
 from oomlint.model.test_suites import holds_tests
@@ -32,6 +32,9 @@ class KeepsOutputsOnDevice(Rule):
     `torch.no_grad()`, or by `.detach()`. The steps of Lightning are rounds of such a loop: what they keep on the module until the end of the
     epoch, or return for a hook that reads the outputs of the epoch. What the device goes on to compute with (a bank of features) says nothing.
     A batch that goes to the device by a test (`if use_cuda:`) counts as there.
+
+    So does a metric of torchmetrics that keeps what it is given, as a curve without `thresholds` does, where the loop gives it maps: a score for each
+    pixel. With `compute_on_cpu=True` the host has them (OOM219).
 
     So do the states of a class that derives from `torchmetrics.Metric`, where `update` appends the maps that it is given and `compute` moves them to
     the host one by one.
@@ -132,9 +135,13 @@ class KeepsOutputsOnDevice(Rule):
             copy = thrown_away(store, growth.loop)
             if copy is not None:
                 grows += f"; the result of `{store.module.code(copy)}` is unused"
-            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows)
+            message = Message(f"`{target_of(store)}` collects `{what_of(store)}` on the device in {loop_of(growth)}", grows, advice(growth))
             # In an evaluation the host would be what grows.
-            patch = None if growth.facts.get("evaluation") else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
+            patch = (
+                None
+                if growth.facts.get("evaluation") or growth.facts.get("metric")
+                else fix(growth, module, self.help, on_host(module), lambda _: Safety.UNSAFE)
+            )
             weighs = replace(self.weighs, by=(Factor(Multiplier.STEPS, count),)) if isinstance(count, int) else None
             yield self.tell(told(growth, module, message, weighs), patch)
         for kept in kept_by_metrics(module, project) if not holds_tests(module) else ():

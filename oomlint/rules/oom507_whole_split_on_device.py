@@ -23,7 +23,8 @@ class WholeSplitOnDevice(Rule):
     ## What it does
 
     Checks for data that is read from a file, moved with `.to(device)`, `.cuda()` or a `device=` and only then given to a dataset or trained on, as a
-    whole or file by file into a container, for loaders whose batch size is the length of their dataset, and for arrays on the accelerator with a row for what
+    whole or file by file into a container, for loaders whose batch size is the length of their dataset, as that of the part that
+    `random_split` was asked for, and for arrays on the accelerator with a row for what
     a model gives of every sample: `torch.zeros(len(dataset), width).cuda()`, which a loop over a loader fills.
 
     The same for the targets of a split that go there as a whole, to be compared with all outputs, while a loader gives them by batches.

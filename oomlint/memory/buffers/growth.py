@@ -41,7 +41,7 @@ from oomlint.memory.buffers.carried import MANY, keeps_each_state, states_kept
 from oomlint.memory.buffers.collated import gives_tensor
 from oomlint.memory.buffers.growing_loops import accumulates, growing_loops, handing_call, has_new_key, into_array, is_flushed, unrenewed_epochs
 from oomlint.memory.buffers.metric_resets import never_reset, unseen_reset
-from oomlint.memory.buffers.metric_states import grows, list_metric
+from oomlint.memory.buffers.metric_states import grows, list_metric, on_host
 from oomlint.memory.buffers.outside_readers import escapes, runs_of_callers, written_as_json
 from oomlint.memory.buffers.step_lists import step_lists, step_records
 from oomlint.memory.loaders.loader_calls import loaders_of
@@ -258,11 +258,22 @@ class Buffers:
                 return None
             if epochs is None and isinstance(loop.node, cst.FunctionDef) and grows(store.before.value) and never_reset(store, self.project):
                 epochs = loop
-            return Growth("OOM223", Severity.ERROR, Confidence.MEDIUM, store.node, epochs, (store,), record) if epochs is not None else None
+            if epochs is not None:
+                return Growth("OOM223", Severity.ERROR, Confidence.MEDIUM, store.node, epochs, (store,), record)
+            return self._maps_in_metric(store, record, loop)
         if any(id(store.node) in event.tags for event in record.backwards):
             return None
         freed = any(event.sources & store.value.all_sources and loop in event.loops for event in record.backwards)
         return Growth("OOM213", Severity.ERROR, Confidence.HIGH if loop.loader else Confidence.MEDIUM, store.node, loop, (store,), record, freed)
+
+    @staticmethod
+    def _maps_in_metric(store: Store, record: Record, loop: Loop) -> Growth | None:
+        """What a metric keeps of each sample until the loop is through: a map has a score for each pixel, other samples have one or a few."""
+        maps = [leaf for leaf in store.value.leaves() if leaf.size is SampleSize.DENSE and leaf.dims >= MAP]
+        if not maps or not loop.batches or not grows(store.before.value):
+            return None
+        code = "OOM220" if any(leaf.device is Device.ACCELERATOR for leaf in maps) and not on_host(store.before.value) else "OOM219"
+        return Growth(code, Severity.WARNING, Confidence.MEDIUM, store.node, loop, (store,), record, facts={"host": code == "OOM219", "metric": True})
 
     def _differentiated_elsewhere(self, store: Store, record: Record) -> bool:
         """Whether a caller, or another method of the object, may compute gradients of what is collected."""

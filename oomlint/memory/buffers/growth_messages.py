@@ -13,6 +13,7 @@ from oomlint.memory.facts import growth_facts
 from oomlint.model import arguments, names
 from oomlint.model.flow_loops import iterated
 from oomlint.model.names import short
+from oomlint.model.values import ExternalCall
 
 if TYPE_CHECKING:
     from oomlint.finding import Message, Place, Weighs
@@ -55,6 +56,8 @@ def target_of(store: Store) -> str:
 def what_of(store: Store) -> str:
     """What is added, as it is written."""
     added = store.node.value if store.expression is None and isinstance(store.node, cst.AugAssign) else store.expression
+    if store.kind == "metric" and isinstance(store.node, cst.Call) and store.node.args:
+        added = store.node.args[0].value
     return short(_written(added, store), 50) if added is not None else "what is added"
 
 
@@ -91,6 +94,11 @@ def _meter_call(store: Store) -> Via | None:
     return via if via is not None and via.this and store.path[: len(via.this)] == via.this and store.scope is via.callee else None
 
 
+def advice(growth: Growth) -> str:
+    """What to do about a metric that keeps all; empty where the rule's own words hold."""
+    return "give the metric `thresholds`, so that it counts, or reduce the maps first" if growth.facts.get("metric") else ""
+
+
 def kept(growth: Growth) -> str:
     """What stays of each step's graph."""
     if growth.freed:
@@ -104,6 +112,9 @@ def _related(growth: Growth, module: Module) -> list[Place]:
     beside = growth.facts.get("beside")
     if isinstance(beside, list):
         found += [module.place(store.node, "kept as well") for store in beside]
+    made = growth.store.before.value if growth.facts.get("metric") else None
+    if isinstance(made, ExternalCall):
+        found.append(made.frame.module.place(made.call, "it keeps all until it is reset"))
     if growth.code in {"OOM219", "OOM220"}:
         calls = joins_of(growth.stores, growth.loop)
         rows = {module.place(call).row: call for call in reversed(calls)}  # one place a row

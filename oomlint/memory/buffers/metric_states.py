@@ -66,6 +66,11 @@ def _keeps_all(name: str, call: cst.Call, *, unit: bool) -> bool:
     return unit
 
 
+def on_host(value: object) -> bool:
+    """Whether a metric was told to move its state to the host with each update."""
+    return isinstance(value, ExternalCall) and names.dotted(arguments.named(value.call, "compute_on_cpu")) == "True"
+
+
 def grows(value: object) -> bool:
     """Whether a value is a metric of torchmetrics whose state gets longer with each update, until it is reset."""
     return isinstance(value, ExternalCall) and _has_lists(value.name, value.call)
