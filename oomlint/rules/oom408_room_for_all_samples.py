@@ -26,8 +26,8 @@ class RoomForAllSamples(Rule):
 
     - the windows or patches of an array, along any axis (`rows[i] = series[i : i + width]`), which a dataset, a loop that trains or evaluates, or an object
       that hands out batches keeps, or that are written once all are there. What overlaps is in memory as often as it does;
-    - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call, or where a row is known to have a
-      megabyte or more, whatever becomes of it; what a function makes of a sample, if that has two dimensions or more;
+    - what is read from a file in each round, or the samples of a dataset, where all of it is written by one call, or where a script makes it once, with
+      a megabyte or more for each of a list, whatever becomes of it; what a function makes of a sample, if that has two dimensions or more;
     - an image or a map of each sample that a model gives (two dimensions a sample or more), until the loop over the loader is through.
 
     And for lists of such windows of which one call then makes an array: `np.stack([series[i : i + width] for i in ...])`, also in a script that runs

@@ -129,7 +129,7 @@ def _judge(project: Project, module: Module, scope: Scope, call: cst.Call, every
         return None
     fill, loop, (why, dense) = told
     keeper = next((one for one in kept_of(project).filled(module, call) if not one.hazy), None)
-    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else (keeper is None and _row_bytes(size) < _LARGE_ROW):
+    if (len(size.dimensions) < _DENSE or _of_points(size)) if dense else (keeper is None and not _of_large_rows(project, module, call, size)):
         return None
     return _filled(project, module, scope, call, loop, size, fill, why, keeper)
 
@@ -203,10 +203,11 @@ def rows_of_all(project: Project, size: Bytes) -> bool:
     return bool(rest) and (known >= _FEW or any(isinstance(number, str) for number in rest))
 
 
-def _row_bytes(size: Bytes) -> int:
-    """Bytes of one row, as far as the code says; 0 where it does not."""
-    rest = [number for number in size.dimensions[1:] if isinstance(number, int)]
-    return prod(rest) * (size.item or 1) if rest else 0
+def _of_large_rows(project: Project, module: Module, call: cst.Call, size: Bytes) -> bool:
+    """Whether an array that a script makes once has a large row for each of a list: it need not be kept, nor written, to be told of."""
+    first, *rest = size.dimensions
+    row = prod(number for number in rest if isinstance(number, int)) * (size.item or 1)
+    return isinstance(first, str) and first.startswith("len(") and row >= _LARGE_ROW and kept_of(project).runs_once(module, call)
 
 
 def _of_points(size: Bytes) -> bool:
