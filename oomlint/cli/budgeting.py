@@ -322,8 +322,8 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
                     say(f"warning: {View(current_folder()).name(where)}: there is a `{key}`, and Hydra refuses to add it with `+`")
                 finder.evaluator.settings.strays.clear()
                 finder.evaluator.settings.repeated.clear()
-                for word, where in dict.fromkeys(pair for one in kept for noun in one.loaders for pair in noun.refused):
-                    say(f"warning: {table.spot(where, View(current_folder()).name)}: torch refuses {word}: the run ends there")
+                for word, place in dict.fromkeys(pair for one in kept for noun in one.loaders for pair in noun.refused):
+                    say(f"warning: {table.spot(place, View(current_folder()).name)}: torch refuses {word}: the run ends there")
                 for one in kept:
                     _say_unread(one, finder, unread_files)
                 found += kept

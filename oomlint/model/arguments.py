@@ -91,9 +91,9 @@ def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg, part: int 
         return given if given in names.takes(function.scope) else None
     ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")[before:]
     if arg.star == "*" and isinstance(part, int):
-        before = list(call.args[: call.args.index(arg)])
-        place = len(before) + part
-        return ordered[place] if not any(one.star or one.keyword is not None for one in before) and place < len(ordered) else None
+        first = call.args[: call.args.index(arg)]
+        place = len(first) + part
+        return ordered[place] if not any(one.star or one.keyword is not None for one in first) and place < len(ordered) else None
     return next((name for name, one in zip(ordered, positionals(call), strict=False) if one is arg), None)
 
 
