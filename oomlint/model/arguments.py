@@ -81,15 +81,15 @@ def argument_for(call: Called, *words: str, place: int) -> cst.BaseExpression | 
     return found.value if found is not None else None
 
 
-def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg, part: int | str | None = None, before: int = 0) -> str | None:
+def parameter_of(function: FunctionRef, call: cst.Call, arg: cst.Arg, part: int | str | None = None, filled: int = 0) -> str | None:
     """The parameter that an argument of the call fills, or a ``part`` of it: an element of ``*pair``, an entry of ``**parts``.
 
-    ``before`` are arguments by place that the function has been given already. ``None`` where a starred one hides it or a rest parameter takes it.
+    ``filled`` are the first parameters by place that have been given something before. ``None`` where a starred one hides it or a rest parameter takes it.
     """
     given = part if arg.star == "**" else arg.keyword.value if arg.keyword is not None else None
     if isinstance(given, str):
         return given if given in names.takes(function.scope) else None
-    ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")[before:]
+    ordered = _ordered(function.scope, bound=function.this is not None or function.scope.name == "__init__")[filled:]
     if arg.star == "*" and isinstance(part, int):
         first = call.args[: call.args.index(arg)]
         place = len(first) + part

@@ -219,7 +219,7 @@ class CalleeChanges(Outside):
             if function is None:
                 continue
             if arg is not None:
-                name = arguments.parameter_of(function, call, arg, before=sum(len(arguments.positionals(layer)) for layer in layers))
+                name = arguments.parameter_of(function, call, arg, filled=sum(len(arguments.positionals(layer)) for layer in layers))
             elif function.scope in shared:
                 if _owner(function.scope, root) is _owner(frame.scope, root):
                     yield Change(call, function, root, shared=True, layers=layers)
