@@ -44,6 +44,8 @@ STAR_EXPORTS = {
         "random_split".split(),
     ),
 }
+# Libraries that call other things of their own by such names.
+NAMESAKES = frozenset("datasets paddle mxnet flax haiku tensorflow keras mindspore tinygrad mlx".split())
 # What files all over the world call the parts of these libraries: read so where only a star import of a module that nobody can see may bring the name.
 USUAL = {
     "torch": "torch",

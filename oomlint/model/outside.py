@@ -70,7 +70,7 @@ class Outside(Parameters):
             elif root in names.STAR_EXPORTS.get(names.canonical(source), ()):
                 return self.reach_into(Alternative(External(f"{names.canonical(source)}.{root}")), accessors)
             else:
-                unseen = True
+                unseen = unseen or source.partition(".")[0] not in names.NAMESAKES
         if root == "__file__":
             return self.reach_into(Alternative(Const(frame.module.path)), accessors)
         if root in names.BUILTINS:
