@@ -491,7 +491,7 @@ CHUNKS = """\
         TAKES
         found = []
         for start in range(0, rays.shape[0], chunk):
-            found.append(network(rays[start : start + chunk].cuda()).view(chunk, 8, 3))
+            found.append(network(rays[start : start + chunk].cuda()).view(chunk, 80, 3))
         return torch.cat(found).cpu()
     """
 
@@ -519,7 +519,7 @@ CLIP = """\
         pictures, scale = prepared(frames)
         found = []
         for start in range(0, number, chunk):
-            found.append(network(pictures[start : start + chunk]).view(chunk, 8, 3).cpu())
+            found.append(network(pictures[start : start + chunk]).view(chunk, 80, 3).cpu())
         return torch.cat(found)
     """
 
