@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     Handing = tuple[dict[str, list[tuple[cst.Call, cst.Arg | None, tuple[Accessor, ...]]]], set[tuple[str, tuple[Accessor, ...]]]]
 
 _DEEPEST: Final = 6  # calls
-_RUNS_FUNCTIONS: Final = ("builtins.", "functools.", "threading.")  # libraries that run in this process what they are handed: sooner, later or never
+_RUNS_FUNCTIONS: Final = (  # these run in this process what they are handed: sooner, later or never
+    "builtins.filter", "builtins.map", "builtins.max", "builtins.min", "builtins.sorted", "functools.", "threading.",
+)  # fmt: skip
 _MOST_MODULES: Final = 400  # of a program
 _CONSTANTS: Final = frozenset({"None", "True", "False"})
 _WHOLE: Final = object()  # stands for the name itself among what is changed

@@ -280,13 +280,13 @@ class FlowModules(FlowLayers):
         if method in BACKWARDS and args:
             self.went_backward(node, state, args[0], retain=flag(node, "retain_graph"))
             return PLAIN
-        if method in {"zero_grad", "load_state_dict", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:
+        if method in {"zero_grad", "load_state_dict", "add_module", "register_module", "log", "log_dict", "save_hyperparameters", "print", "save_pretrained"}:
             return PLAIN
         if method in {"modules", "children"}:
             return TensorState(ValueKind.ITERABLE, each=part_of(base))
         if method in {"named_modules", "named_children"}:
             return TensorState(ValueKind.ITERABLE, each=pack([(0, PLAIN), (1, part_of(base))]))
-        if method == "get_submodule":
+        if method in {"get_submodule", "__getattr__"}:
             return part_of(base)
         if method in {"parameters", "named_parameters", "buffers", "state_dict"}:
             return UNKNOWN
