@@ -40,6 +40,7 @@ from oomlint.model.values import (
     Unknown,
     Value,
     meet,
+    picked,
     truth_of,
 )
 from oomlint.syntax.nodes import UNKNOWN_KEY, constant_key, path_of
@@ -397,15 +398,16 @@ class Results(Lookups):
             if not node.args[1:]:
                 return [Alternative(Const(None), a.story, a.picks, a.doubt) if isinstance(a.value, Absent) else a for a in found]
             default = self.values(node.args[1].value, frame)
+            entry = ("entry", names.dotted(func.value) or node, key, frame)  # a test of what one look-up gives tells of another's
             out: Alternatives = []
             for alt in found:
                 if isinstance(alt.value, Absent):
                     out.extend(m for d in default if (m := d.under(alt.picks)) is not None)
                 elif isinstance(alt.value, Unknown):
                     # Whoever leaves the key out gets the default.
-                    out.append(replace(alt, reach=True))
+                    out.append(picked(replace(alt, reach=True), entry, "given"))
                     step = ProvenanceStep(frame.module, node, f"where `{key}` is left out", kind="branch")
-                    out.extend(replace(d.after(step), picks=m.picks) for d in default if (m := d.under(alt.picks)) is not None)
+                    out.extend(picked(replace(d.after(step), picks=m.picks), entry, "left out") for d in default if (m := d.under(alt.picks)) is not None)
                 else:
                     out.append(alt)
             return out
