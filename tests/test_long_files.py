@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING
 
+import libcst as cst
 import pytest
 
 from oomlint import registry
 from oomlint.config import Settings
+from oomlint.model.arithmetic import computed
 from oomlint.model.project import Project
+from oomlint.model.values import Const
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,3 +113,14 @@ def test_the_rest_of_a_function_is_seen_where_the_turns_of_a_loop_call_long_ones
     path.write_text(SEARCHES.format(steps="\n".join("    score = score + 1" for _ in range(steps))), encoding="utf-8")
     project = Project(tmp_path, Settings())
     assert [found.code for found in registry.load("OOM204").check(project.module(str(path)), project)] == ["OOM204"]
+
+
+@pytest.mark.parametrize(("left", "right"), [(b"x", 400_000_000), (400_000_000, "x"), ("line", 100_000_000)])
+def test_text_that_code_repeats_is_not_made(left: object, right: object) -> None:
+    tracemalloc.start()
+    try:
+        computed(cst.Multiply, Const(left), Const(right))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1_000_000  # bytes

@@ -67,6 +67,6 @@ def _affordable(sign: type, left: object, right: object) -> bool:
     if sign in {cst.Power, cst.LeftShift}:
         return isinstance(left, int | float) and isinstance(right, int | float) and abs(right) <= _MOST_BITS and abs(left) <= _LONGEST
     if sign is cst.Multiply:
-        sizes = [len(x) if isinstance(x, str | bytes) else 1 for x in (left, right)]
-        return sizes == [1, 1] or (isinstance(left, int) and left * sizes[1] < _LONGEST) or (isinstance(right, int) and right * sizes[0] < _LONGEST)
+        texts = [one for one in (left, right) if isinstance(one, str | bytes)]
+        return not texts or any(isinstance(one, int) and one * len(texts[0]) < _LONGEST for one in (left, right))
     return True
