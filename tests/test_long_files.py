@@ -115,11 +115,14 @@ def test_the_rest_of_a_function_is_seen_where_the_turns_of_a_loop_call_long_ones
     assert [found.code for found in registry.load("OOM204").check(project.module(str(path)), project)] == ["OOM204"]
 
 
-@pytest.mark.parametrize(("left", "right"), [(b"x", 400_000_000), (400_000_000, "x"), ("line", 100_000_000)])
-def test_text_that_code_repeats_is_not_made(left: object, right: object) -> None:
+TEXTS = [(cst.Multiply, b"x", 400_000_000), (cst.Multiply, 400_000_000, "x"), (cst.Multiply, "line", 100_000_000), (cst.Modulo, "%400000000d", 1)]
+
+
+@pytest.mark.parametrize(("sign", "left", "right"), TEXTS)
+def test_long_text_that_code_makes_is_not_made(sign: type, left: object, right: object) -> None:
     tracemalloc.start()
     try:
-        computed(cst.Multiply, Const(left), Const(right))
+        computed(sign, Const(left), Const(right))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -9,6 +9,7 @@ import libcst as cst
 
 from oomlint.model.questions import UNKNOWN
 from oomlint.model.values import Const
+from oomlint.patterns import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ IN_PLACE: Final[dict[type, type]] = {
     cst.LeftShiftAssign: cst.LeftShift,
 }
 _MOST_BITS: Final = 64
+_WIDE: Final = pattern(r"\d{4}")  # of a place in a text: `%4000d`
 _LONGEST: Final = 10_000  # characters or elements of a constant that arithmetic makes
 
 
@@ -69,4 +71,7 @@ def _affordable(sign: type, left: object, right: object) -> bool:
     if sign is cst.Multiply:
         texts = [one for one in (left, right) if isinstance(one, str | bytes)]
         return not texts or any(isinstance(one, int) and one * len(texts[0]) < _LONGEST for one in (left, right))
+    if sign is cst.Modulo and isinstance(left, str | bytes):
+        text = left if isinstance(left, str) else left.decode("latin-1")
+        return "*" not in text and not _WIDE.search(text)
     return True
