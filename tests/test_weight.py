@@ -1924,7 +1924,6 @@ def test_an_evaluation_of_a_few_narrow_layers_is_a_note(layer: str, batch: str, 
 ALONE = """\
 import glob
 
-import cv2
 import numpy as np
 import torch
 from torch import nn
@@ -1932,7 +1931,7 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self, inputs=3, classes=10):
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(inputs, 64, 3), nn.ReLU(), LAYER)
+        self.body = nn.Sequential(nn.TransformerEncoderLayer(inputs, 4), nn.ReLU(), LAYER)
         self.head = nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
 
     def forward(self, x):
@@ -1946,7 +1945,7 @@ def judge(folder, kept):
     net.eval()
     scores = []
     for path in sorted(glob.glob(folder)):
-        sample = torch.from_numpy(READ)
+        sample = torch.from_numpy(load(path))
         sample = GIVEN
         scores.append(net(sample.to("cuda")).KEEPS)
     return scores
@@ -1968,22 +1967,21 @@ def judge(folder, kept):
     ],
 )
 def test_an_evaluation_of_one_sample_at_a_time_is_a_note(given: str, severity: str, tmp_path: Path) -> None:
-    text = ALONE.replace("READ", "load(path)").replace("GIVEN", given).replace("LAYER", "nn.ReLU()").replace("KEEPS", "argmax().item()")
+    text = ALONE.replace("GIVEN", given).replace("LAYER", "nn.ReLU()").replace("KEEPS", "argmax().item()")
     assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
 
 
 @pytest.mark.parametrize(
-    ("layer", "read", "keeps", "severity"),
+    ("layer", "keeps", "severity"),
     [
-        pytest.param("nn.ConvTranspose2d(64, 64, 2, 2)", "load(path)", "argmax().item()", "warning", id="a network that gives a map"),
-        pytest.param("nn.Conv3d(64, 64, 3)", "load(path)", "argmax().item()", "warning", id="volumes"),
-        pytest.param("nn.ReLU()", "cv2.imread(path)", "argmax().item()", "warning", id="pictures as large as they are"),
-        pytest.param("nn.ReLU()", "cv2.resize(cv2.imread(path), (64, 64))", "argmax().item()", "note", id="pictures of one size"),
-        pytest.param("nn.ReLU()", "load(path)", "squeeze()", "error", id="the graphs stay"),
+        pytest.param("nn.ConvTranspose2d(64, 64, 2, 2)", "argmax().item()", "warning", id="a network that gives a map"),
+        pytest.param("nn.Conv3d(64, 64, 3)", "argmax().item()", "warning", id="volumes"),
+        pytest.param("nn.Conv2d(64, 64, 3)", "argmax().item()", "warning", id="pictures"),
+        pytest.param("nn.ReLU()", "squeeze()", "error", id="the graphs stay"),
     ],
 )
-def test_one_sample_may_be_large_and_its_graph_may_stay(layer: str, read: str, keeps: str, severity: str, tmp_path: Path) -> None:
-    text = ALONE.replace("READ", read).replace("GIVEN", "sample.unsqueeze(0)").replace("LAYER", layer).replace("KEEPS", keeps)
+def test_one_sample_may_be_large_and_its_graph_may_stay(layer: str, keeps: str, severity: str, tmp_path: Path) -> None:
+    text = ALONE.replace("GIVEN", "sample.unsqueeze(0)").replace("LAYER", layer).replace("KEEPS", keeps)
     assert only(check(tmp_path, {"train.py": text}, "OOM204")).severity == severity
 
 
@@ -2047,34 +2045,6 @@ def test_a_new_file_that_a_function_lets_go_of_at_once_is_a_note(more: str, seve
 def test_a_second_copy_for_a_moment_is_a_warning_where_it_is_large(side: str, severity: str, tmp_path: Path) -> None:
     text = f"import numpy as np\nimport torch\nnoise = torch.Tensor(np.random.standard_normal([1, {side}, 128, 1024]).astype(np.float32))\n"
     assert only(check(tmp_path, {"export.py": text}, "OOM403")).severity == severity
-
-
-ON_ALL_PROCESSORS = """\
-import argparse
-import multiprocessing
-
-from torch.utils.data import DataLoader
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--readers", type=int, default=multiprocessing.cpu_count())
-options = parser.parse_args()
-
-def load(data):
-    return DataLoader(data, batch_size=8, num_workers=options.readers)
-"""
-
-
-@pytest.mark.parametrize(
-    ("files", "severity"),
-    [
-        pytest.param({}, "warning", id="the default"),
-        pytest.param({"one.yaml": "readers: 4\n", "two.yaml": "readers: 8\n"}, "note", id="settings say less"),
-        pytest.param({"one.yaml": "readers: 64\n", "two.yaml": "readers: 96\n"}, "warning", id="settings say more"),
-        pytest.param({"one.yaml": "more_readers: 4\n"}, "warning", id="another setting"),
-    ],
-)
-def test_a_default_of_workers_that_settings_lower_is_a_note(files: dict[str, str], severity: str, tmp_path: Path) -> None:
-    assert only(check(tmp_path, {"train.py": ON_ALL_PROCESSORS, **files}, "OOM120")).severity == severity
 
 
 @pytest.mark.parametrize(("asked", "severity"), [("72", "note"), ("8", "warning")])

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from oomlint.finding import ByteSize, Consequence, Fix, Message, Multiplier, Resource, Safety, Severity, Weighs
 from oomlint.measurement import Measurement, Trait, WorkerCheck
 from oomlint.memory.facts import loader_fact
+from oomlint.memory.loaders.asked_processors import are_asked_for
 from oomlint.memory.loaders.dropped_loaders import is_dropped
 from oomlint.memory.loaders.loader_calls import apart, confidence_of, given_beside, loaders_of, story_places
-from oomlint.memory.loaders.set_elsewhere import are_asked_for, is_set_lower
 from oomlint.memory.shared.start_methods import FORKED, FORKED_MIB, SPAWNED_MIB
 from oomlint.model.questions import is_cpu_count
 from oomlint.model.values import Const, ExternalCall, assumptions
@@ -37,7 +37,7 @@ class WorkerCountOversized(Rule):
     number of workers, a multiple of it, or what is left of it (`cpu_count() - 1`, `cpu_count() // 2`); once for all loaders that take the same
     number from the same place. A number that the code states is a note, not shown by default: who wrote it knew it. From 32 on (the setting
     `worker-cap`), which is a whole node for one loader, it is a warning, unless a job of the project asks for as many processors
-    (`--cpus-per-task`). The default of an option that the settings and the command lines of the project set, most of them to no more than that, is a note, too.
+    (`--cpus-per-task`).
 
     ## Why is this bad
 
@@ -138,8 +138,6 @@ class WorkerCountOversized(Rule):
             message = Message(f"`{loader.written}` {many}", each)
             confidence = confidence_of(max(1, assumptions(found)))
         facts = [loader_fact(loader, [found])]
-        if is_set_lower(found, project.settings.worker_cap, project, loaders_of(project).evaluator.options):
-            severity = Severity.NOTE
         related, beside = story_places(place, found), given_beside(*([way] for way in ways))
         return self.finding(place, message, severity=severity, confidence=confidence, related=related, fix=_ADVICE, facts=facts, given=beside)
 

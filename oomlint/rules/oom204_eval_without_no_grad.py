@@ -64,8 +64,8 @@ class EvalWithoutNoGrad(Rule):
     (OOM201, OOM202, OOM203, OOM205), because then they stay: what keeps it is a related place, and a finding of its own only where that has a
     safe fix and this has none. It is a note where the loop goes over what somebody types into the command line
     (`nargs="+"`), or over a list that is cut as it grows, as the best of all: a few things, one after the other. So is a pass of one sample
-    (`model(x.unsqueeze(0))`, `batch_size=1`, an action for an environment) whose graph goes before the next one: what it keeps weighs no more than the
-    network. It is a warning where one sample may be large: the network gives a map, sees volumes, or pictures are read and not resized.
+    (`model(x.unsqueeze(0))`, `batch_size=1`) through a network that is known and does not convolve, or an action for an environment, whose graph goes
+    before the next one: what it keeps weighs no more than the network. The maps of one picture or volume may weigh more.
 
     ## Example
 

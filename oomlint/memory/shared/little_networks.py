@@ -52,8 +52,7 @@ def keeps_little(project: Project, event: Forward, loader: LoaderLike | None = N
 def keeps_one_sample(project: Project, event: Forward, loader: LoaderLike | None = None) -> bool:
     """Whether a pass keeps what one sample costs, and that is no more than the network weighs itself."""
     samples = project.shared(OneSample)
-    one = samples.is_given(event)
-    return (one or (loader is not None and _batch(project, loader) == 1)) and not samples.may_be_large(event, known=not one)
+    return (samples.is_given(event) or (loader is not None and _batch(project, loader) == 1)) and not samples.may_be_large(event)
 
 
 def _batch(project: Project, loader: LoaderLike) -> int | None:

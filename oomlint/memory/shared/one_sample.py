@@ -1,11 +1,10 @@
 """Passes that are given one sample: what they keep for a backward is that of one sample, and goes before the next.
 
-That is no more than the network weighs itself, but for networks that give a map as large as what they were given, or that see volumes.
+That is no more than the network weighs itself, but for networks that convolve: the maps of one picture or volume may weigh more.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import libcst as cst
@@ -16,6 +15,7 @@ from oomlint.model import arguments, names
 from oomlint.model.torch_tables import AXIS_ORDERS, CASTS, MAPS, TO_DEVICE
 from oomlint.model.uses import NameUses
 from oomlint.model.values import ClassRef, External, ExternalCall, FunctionRef, Instance
+from oomlint.patterns import pattern
 from oomlint.syntax.nodes import constant_key, descend
 
 if TYPE_CHECKING:
@@ -37,15 +37,11 @@ _LISTS: Final = frozenset("tensor Tensor FloatTensor LongTensor DoubleTensor Int
 _ROOMS: Final = frozenset({"torch", "np", "numpy"})  # whose functions are given what methods are called on
 _LAYS: Final = frozenset({"view", "reshape"})
 _MAKES: Final = frozenset("rand randn zeros ones empty full randint".split())
-_WRITES_PICTURES: Final = frozenset("imwrite imsave save_image fromarray to_pil_image ToPILImage mimsave savemat write_video".split())
-_READS_PICTURE: Final = re.compile(r"(?:^|\.)(?:imread|imdecode|read_image|decode_image|decode_jpeg)$|\bImage\.open$")
-_OTHER_SIZE: Final = re.compile(r"[rR]esiz|[cC]rop\b|thumbnail|interpolate|Rescale")
 _STEP: Final = range(4, 6)  # what an environment gives for an action: what is seen then, the reward, whether it is the end, and more
 _RESIZES: Final = frozenset({"interpolate", "upsample", "pixel_shuffle"})
-_GROWS: Final = re.compile(r"^(?:ConvTranspose\dd|Conv3d|MaxPool3d|PixelShuffle|Upsample|UpsamplingBilinear2d|UpsamplingNearest2d|MaxUnpool\dd)$")
-_CONVOLVES: Final = re.compile(r"^(?:Lazy)?Conv\dd$")
-_LIBRARIES: Final = (*MAPS, "torchvision.models.detection.", "torchvision.models.video.", "monai.", "diffusers.")
-_LANGUAGE: Final = re.compile(r"^transformers\.\w*(?:CausalLM|LMHead|Generation|Seq2Seq|Vision2Seq|ImageTextToText)")
+_GROWS: Final = pattern(r"^(?:(?:Lazy)?Conv(?:Transpose)?\dd|MaxPool3d|PixelShuffle|Upsample|UpsamplingBilinear2d|UpsamplingNearest2d|MaxUnpool\dd)$")
+_LIBRARIES: Final = (*MAPS, "torchvision.models.", "timm.", "monai.", "diffusers.")
+_LANGUAGE: Final = pattern(r"^transformers\.\w*(?:CausalLM|LMHead|Generation|Seq2Seq|Vision2Seq|ImageTextToText)")
 
 
 def steps_environment(event: Forward, loop: Loop) -> bool:
@@ -73,16 +69,14 @@ class OneSample:
         first = next((arg for arg in call.args if not arg.star), None) if isinstance(call, cst.Call) else None
         return first is not None and self._is_one(event.module, event.scope, first.value, event.via, ())
 
-    def may_be_large(self, event: Forward, *, known: bool) -> bool:
-        """Whether the activations of one sample may weigh more than the network, which may have to be ``known``: it gives maps, or sees volumes."""
+    def may_be_large(self, event: Forward) -> bool:
+        """Whether the activations of one sample may weigh more than the network: it is unknown, convolves, gives maps, or sees volumes."""
         call, calls = event.node, self.evaluator.calls
         frames = calls.frames(event.module, event.scope, most=_MOST_SITES) or [calls.plain_frame(event.module, event.scope)]
         found = [alt for frame in frames for alt in self.evaluator.values(call.func, frame)] if isinstance(call, cst.Call) else []
         made = [alt.value.this if isinstance(alt.value, FunctionRef) else alt.value for alt in found]
         networks = [one for one in made if isinstance(one, Instance | ExternalCall)]
-        if not networks or len(networks) < len(made):
-            return known or _writes_pictures(event) or _reads_pictures(event)
-        return any(self._is_dense(one) for one in networks) or _reads_pictures(event)
+        return not networks or len(networks) < len(made) or any(map(self._is_dense, networks))
 
     # -- one sample ------------------------------------------------------------------------------------------------------
 
@@ -163,8 +157,7 @@ class OneSample:
     # -- what keeps more than the network weighs -------------------------------------------------------------------------
 
     def _is_dense(self, network: Value) -> bool:
-        layers = frozenset(self._layers(network, []))
-        return any(map(_GROWS.match, layers)) or (any(map(_CONVOLVES.match, layers)) and not any(layer.endswith("Linear") for layer in layers))
+        return any(map(_GROWS.match, self._layers(network, [])))
 
     def _layers(self, value: Value, asked: list[object]) -> Iterator[str]:
         """The layers of torch that a network is made of, by the last part of their names."""
@@ -201,20 +194,3 @@ class OneSample:
                         yield name.rpartition(".")[2]
                     case External(name=name) if name.startswith(_LIBRARIES) or _LANGUAGE.match(name):
                         yield "Upsample"
-
-
-def _scopes(event: Forward) -> list[tuple[Module, Scope]]:
-    """The functions that a pass is in, that lead to it, and that the loops around it are in."""
-    way = [(via.module, via.module.walk.scope_at(via.call)) for via in event.via]
-    return [(event.module, event.scope), *((loop.module, loop.scope) for loop in event.loops), *way]
-
-
-def _writes_pictures(event: Forward) -> bool:
-    return any(names.last_name(call.func) in _WRITES_PICTURES for _, scope in _scopes(event) for call in scope.calls)
-
-
-def _reads_pictures(event: Forward) -> bool:
-    """Whether pictures are read there and put into no other size: they may be as large as those of a camera."""
-    around = _scopes(event)
-    reads = any(_READS_PICTURE.search(names.dotted(call.func)) for _, scope in around for call in scope.calls)
-    return reads and not any(_OTHER_SIZE.search(module.source.text) for module, _ in around)
