@@ -2054,7 +2054,7 @@ def test_workers_for_which_a_job_asks_processors_are_a_note(asked: str, severity
     assert only(check(tmp_path, {"train.py": text, "job.sh": job}, "OOM120")).severity == severity
 
 
-SERIES = """\
+PICKLED_TABLE = """\
 import pickle
 
 from torch.utils.data import Dataset
@@ -2080,7 +2080,7 @@ class Series(Dataset):
 
 @pytest.mark.parametrize(("wide", "severity"), [("55", "note"), ("4096", "warning")])
 def test_a_table_of_few_known_columns_is_a_note(wide: str, severity: str, tmp_path: Path) -> None:
-    assert only(check(tmp_path, {"series.py": SERIES.replace("WIDE", wide)}, "OOM402")).severity == severity
+    assert only(check(tmp_path, {"series.py": PICKLED_TABLE.replace("WIDE", wide)}, "OOM402")).severity == severity
 
 
 @pytest.mark.parametrize("changed", ["self.path = path", "super().__init__()"])
