@@ -134,7 +134,8 @@ class Calls:
         """Calls of a method on an object that Hydra makes of settings which the function around is given: nobody knows its class but by who calls that."""
         for caller in self.project.callers(scope.name, module.path, owner):
             for call, around in self._calls_of(caller, scope.name):
-                for frame in self.frames(caller, around) if around.is_function and around is not scope else ():
+                given = around.is_function and around is not scope and not names.is_called_on_self(call, around)
+                for frame in self.frames(caller, around) if given else ():
                     made = [alt.value for alt in self.evaluator.callees(call, frame)]
                     this = next((one.this for one in made if isinstance(one, FunctionRef) and one.scope is scope), None)
                     if this is not None:

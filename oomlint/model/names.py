@@ -222,6 +222,12 @@ def is_method(scope: Scope) -> bool:
     return known
 
 
+def is_called_on_self(call: cst.Call, scope: Scope) -> bool:
+    """Whether a method calls another one of its own object: ``self.load(path)``."""
+    own = self_name(scope)
+    return own is not None and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Name) and call.func.value.value == own
+
+
 def self_name(scope: Scope) -> str | None:
     """The name of the first parameter of a method."""
     if not is_method(scope):
