@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from oomlint.model.values import Alternative, Picks, Value
     from oomlint.syntax.scopes import Scope
 
-_MOST_MODULES: Final = 400
 _DEEPEST: Final = 32  # calls
 _MOST_FRAMES: Final = 4
 _BATCH_SAMPLERS: Final = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
@@ -87,15 +86,7 @@ class ProgramFinder:
 
     def reached(self, path: str) -> list[Module]:
         """The file and those of the project that it imports, near ones first."""
-        found: dict[str, Module] = {}
-        queue = [path]
-        while queue and len(found) < _MOST_MODULES:
-            here = queue.pop(0)
-            module = self.project.find(here) if here not in found else None
-            if module is not None:
-                found[here] = module
-                queue.extend(one for one in self.evaluator.options.imports(module, inner=True) if one not in found)
-        return list(found.values())
+        return self.evaluator.options.reached(path)
 
     def phases(self, path: str) -> Phases:
         """When the loops of a file's program are at work."""

@@ -29,7 +29,6 @@ _DEEPEST: Final = 6  # calls
 _RUNS_FUNCTIONS: Final = (  # these run in this process what they are handed: sooner, later or never
     "builtins.filter", "builtins.map", "builtins.max", "builtins.min", "builtins.sorted", "functools.", "threading.",
 )  # fmt: skip
-_MOST_MODULES: Final = 400  # of a program
 _CONSTANTS: Final = frozenset({"None", "True", "False"})
 _WHOLE: Final = object()  # stands for the name itself among what is changed
 _NOTHING: Final[frozenset[object]] = frozenset()
@@ -278,15 +277,7 @@ class CalleeChanges(Outside):
     def _program(self, script: str) -> list[Module]:
         """The files of the project that a script imports, and itself."""
         if script not in self.programs:
-            found: dict[str, Module] = {}
-            queue = [script]
-            while queue and len(found) < _MOST_MODULES:
-                path = queue.pop(0)
-                module = self.project.find(path) if path not in found else None
-                if module is not None:
-                    found[path] = module
-                    queue += self.options.imports(module, inner=True)
-            self.programs[script] = list(found.values())
+            self.programs[script] = self.options.reached(script)
         return self.programs[script]
 
     def _may_be_changed_by(self, call: cst.Call, arg: cst.Arg, path: tuple[Accessor, ...], frame: Frame) -> Iterator[Change]:

@@ -156,6 +156,18 @@ class OptionSource:
                         yield found
                         queue.append(found)
 
+    def reached(self, path: str, most: int = 400) -> list[Module]:
+        """The file and those of the project that it imports, near ones first, as far as ``most`` of them."""
+        found: dict[str, Module] = {}
+        queue = [path]
+        while queue and len(found) < most:
+            here = queue.pop(0)
+            module = self.project.find(here) if here not in found else None
+            if module is not None:
+                found[here] = module
+                queue.extend(one for one in self.imports(module, inner=True) if one not in found)
+        return list(found.values())
+
     def imports(self, module: Module, *, inner: bool = False) -> list[str]:
         """The files of the project that a module imports; with ``inner`` also those that its functions do."""
         found: list[str] = []
