@@ -876,3 +876,47 @@ def test_what_the_program_has_drawn_itself_is_no_file(opened: str, found: list[s
 def test_pictures_that_a_script_has_at_once_for_a_while_are_a_note(tmp_path: Path) -> None:
     text = (FIXTURES / "OOM402" / "bad_gathered_by_a_script.py").read_text(encoding="utf-8")
     assert severities(tmp_path, "OOM402", gathered=text) == ["note"] * 3
+
+
+JOINED = """
+    import os
+
+    import numpy as np
+    from PIL import Image
+    import torch
+    from torch import nn
+
+
+    def train(model, loader):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for images, labels in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+
+
+    def gathered(folder):
+        rows = []
+        for name in os.listdir(folder):
+            {read}
+            rows.append(found)
+        return np.concatenate(rows, axis=0)
+
+
+    if __name__ == "__main__":
+        {use}
+"""
+NUMBERS_READ: Final = "found = np.load(os.path.join(folder, name))"
+IMAGES_READ: Final = "found = np.asarray(Image.open(os.path.join(folder, name)))"
+
+
+@pytest.mark.parametrize(
+    ("read", "use", "severity"),
+    [
+        (NUMBERS_READ, 'print(np.std(gathered("embeddings"), axis=0))', "note"),
+        (NUMBERS_READ, 'np.save("all.npy", gathered("embeddings"))', "warning"),
+        (IMAGES_READ, 'print(np.std(gathered("pictures"), axis=0))', "warning"),
+    ],
+)
+def test_arrays_that_a_script_joins_for_itself_are_as_small_as_nobody_says(tmp_path: Path, read: str, use: str, severity: str) -> None:
+    assert severities(tmp_path, "OOM401", gathered=JOINED.format(read=read, use=use)) == [severity]

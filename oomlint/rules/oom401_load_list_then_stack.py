@@ -31,6 +31,8 @@ class LoadListThenStack(Rule):
     not matter what they are made of (so with `np.array`, where all of them are made of one shape). A tensor that a dataset keeps, made of the rows of
     objects that are still there, is such a copy, too.
 
+    Arrays that a script joins for itself, and neither keeps for a training nor writes, are a note: nothing says that they are large. Pictures are.
+
     What an evaluation joins of all that it has kept is reported where it is kept (OOM219, OOM220).
 
     It is silent where the list is one sample (in `__getitem__`), where the array is proven small or has only references (`dtype=object`, rows of an

@@ -27,7 +27,7 @@ from oomlint.memory.shared.attribute_names import small_arrays, small_name
 from oomlint.memory.shared.computed import gives_places
 from oomlint.memory.shared.construction import constructions_of
 from oomlint.memory.shared.content_kinds import PayloadKind
-from oomlint.memory.shared.known_reads import known_read
+from oomlint.memory.shared.known_reads import KnownRead, known_read
 from oomlint.memory.shared.loop_kinds import loops_around
 from oomlint.model import arguments, names
 from oomlint.model.loops import set_in
@@ -109,10 +109,15 @@ def _joins(module: Module, project: Project) -> Iterator[Join]:
         kept = [first.module.place(first.node, f"{first.words} keeps it")] if first.node is not node else []
         spots += [*(module.place(load.node, "read here") for load in loads[1:]), *beside, *put, *kept]
         facts = (allocation_fact(module, node), *dict.fromkeys(fact for load in loads for fact in load_facts(load)))
-        yield Join(node, module.function_of(node), tuple(spots[:_MOST_RELATED]), facts, all(map(weighs_little, loads)))
+        yield Join(node, module.function_of(node), tuple(spots[:_MOST_RELATED]), facts, all(_passes(load) or weighs_little(load) for load in loads))
     rows = [row for row in _rows(module, project) if row.node not in found]
     yield from rows
     yield from _gathered(module, project, {module.walk.scope_at(node) for node in (*found, *(row.node for row in rows))})
+
+
+def _passes(load: Load) -> bool:
+    """Whether a script joins arrays that it read, for a moment: nothing says that they are many or large, as decoded pictures are."""
+    return load.all_at_once and not load.keeper.saver and (load.read is None or load.read.kind is not KnownRead.SAMPLE)
 
 
 def _is_small(project: Project, size: ByteSize) -> bool:
