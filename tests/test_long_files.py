@@ -127,3 +127,48 @@ def test_long_text_that_code_makes_is_not_made(sign: type, left: object, right: 
     finally:
         tracemalloc.stop()
     assert most < 1_000_000  # bytes
+
+
+BOXES = """
+import torch
+
+
+class Boxes:
+    def __init__(self, rows):
+        self.rows = torch.as_tensor(rows)
+
+    def __len__(self):
+        return self.rows.shape[0]
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+    @classmethod
+    def joined(cls, parts):
+        return cls(torch.cat([part.rows for part in parts], dim=0))
+"""
+HYDRA = """
+import hydra
+
+network = hydra.utils.instantiate({"_target_": "networks.Network"})
+"""
+
+
+def steps_of(folder: Path, code: str, file: str) -> int:
+    """How many steps of the engines a rule takes for a file of a project."""
+    project = Project(folder, Settings())
+    before = project.steps.left
+    assert list(registry.load(code).check(project.module(str(folder / file)), project))
+    return before - project.steps.left
+
+
+def test_objects_that_no_settings_have_hydra_make_are_looked_for_in_no_call(tmp_path: Path) -> None:
+    (tmp_path / "boxes.py").write_text(BOXES)
+    taken = []
+    for number in (1, 16):
+        uses = "".join(f"print(use(made({i})))\n" for i in range(number))
+        (tmp_path / "uses.py").write_text(
+            f"{HYDRA}\n\ndef made(i):\n    return list(range(i))\n\n\ndef use(kept):\n    return kept.joined(kept.rows)\n\n\n{uses}"
+        )
+        taken.append(steps_of(tmp_path, "OOM401", "boxes.py"))
+    assert taken[0] == taken[1]

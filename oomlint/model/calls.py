@@ -34,6 +34,8 @@ _ANY = ""  # no name of a function: what `partial` has made may be any
 _TARGETS = frozenset({"Thread", "Process", "Timer"})
 JOBS = frozenset({"submit", "apply_async", "apply", "run_in_executor"})
 STARTS = _TARGETS | JOBS
+_HYDRA_SETTINGS = (".yaml", ".yml")
+_TARGET = re.compile(rb"""_target_["']?\s*[:=]\s*["']?(?:[\w.]*\.)?(\w+)""")
 
 
 class CallSite:
@@ -62,6 +64,7 @@ class Calls:
         self._tables: dict[Module, dict[str, set[str]]] = {}  # those of a module, by the functions that are in them
         self._computed: dict[Module, list[tuple[cst.BaseExpression, cst.Call, Scope]]] = {}  # calls of what has a computed name, with that
         self._plain: dict[Scope, Frame] = {}
+        self._targets: frozenset[str] | None = None  # classes that settings have Hydra make
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
@@ -102,7 +105,8 @@ class Calls:
                         break
                 if owner and not found:
                     found.extend(self._by_computed_name(module, scope))
-                if owner and not found and self.project.search(_instantiates, (), module.path, "instantiate"):
+                made = owner and not found and self.project.search(_instantiates, (), module.path, "instantiate")
+                if made and scope.parent is not None and self._is_target(ClassRef(module, scope.parent)):
                     found.extend(self._on_made_by_settings(module, scope, owner))
                 if scope.parent is module.root:
                     found.extend(self._through_tables(module, scope))
@@ -141,6 +145,14 @@ class Calls:
                     if this is not None:
                         yield CallSite(caller, around, call, tuple(call.args), this)
                         break
+
+    def _is_target(self, cls: ClassRef) -> bool:
+        """Whether settings, or code, have Hydra make objects of a class. Else no call need be asked what it is made on: in a large project many would be."""
+        if self._targets is None:
+            files = (path for path in self.project.settings_files() if path.endswith(_HYDRA_SETTINGS))
+            found = [*(_targets(path, self.project.text(path)) for path in files), *self.project.search(_targets, (), cls.module.path, "_target_").values()]
+            self._targets = frozenset(name for names_of_file in found for name in names_of_file.split())
+        return any(one.scope.name in self._targets for one in (cls, *(self.subclasses(cls) if self._targets else ())))
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
         """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""
@@ -438,6 +450,13 @@ def _derives(path: str, data: bytes, name: str) -> str:
     del path
     word = name.encode()
     return FOUND if word in data and re.search(rb"\bclass\s+\w+\s*\([^)]*\b" + re.escape(word) + rb"\b", data) else ""
+
+
+@finder
+def _targets(path: str, data: bytes) -> str:
+    """Names of the classes that a file has Hydra make."""
+    del path
+    return " ".join(sorted({name.decode() for name in _TARGET.findall(data)}))
 
 
 @finder
