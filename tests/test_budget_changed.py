@@ -218,16 +218,38 @@ def test_what_a_library_may_have_changed_is_unknown(budget: Budget, code: str) -
         ("from settings import kept as k\nk['n'] = 3000\n", "import other\nloader = DataLoader(Data(kept['n']))"),
         ("from settings import kept\ndef size():\n    return kept['n']\n", "from other import size\nkept['n'] = 3000\nloader = DataLoader(Data(size()))"),
         ("from settings import Kept\ndef grow():\n    Kept.n *= 3\n", "from other import grow\ngrow()\nloader = DataLoader(Data(Kept.n))"),
+        (
+            "import settings\ndef size():\n    return settings.N\n",
+            "import settings\nfrom other import size\nsettings.N = 30\nloader = DataLoader(Data(size()))",
+        ),
+        ("import settings as s\ndef grow():\n    s.N = 30\n", "import settings\nfrom other import grow\ngrow()\nloader = DataLoader(Data(settings.N))"),
+        ("import settings\ndef grow():\n    settings.kept['n'] = 30\n", "from other import grow\ngrow()\nloader = DataLoader(Data(kept['n']))"),
+        ("import settings\ndef grow():\n    settings.kept.update(n=30)\n", "from other import grow\ngrow()\nloader = DataLoader(Data(kept['n']))"),
+        (
+            "def grow():\n    import settings\n    setattr(settings, 'N', 30)\n",
+            "import settings\nimport other\nother.grow()\nloader = DataLoader(Data(settings.N))",
+        ),
     ],
 )
 def test_what_another_file_of_the_program_changes_is_unknown(budget: Budget, monkeypatch: pytest.MonkeyPatch, other: str, code: str) -> None:
     monkeypatch.syspath_prepend(".")
-    Path("settings.py").write_text("kept = {'n': 1000}\nclass Kept:\n    n = 1000\n")
+    Path("settings.py").write_text("N = 1000\nkept = {'n': 1000}\nclass Kept:\n    n = 1000\n")
     Path("other.py").write_text(other)
     for name in ("settings", "other"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     _, rows, _ = compared(budget, program(f"from settings import Kept, kept\n{code}"))
     assert [(row["bytes"], row["known"]) for row in rows] == [(None, "unknown")]
+
+
+def test_what_another_file_changes_of_something_else_is_not_changed(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    Path("settings.py").write_text("N = 1000\nM = 5\nkept = {'n': 1000}\n")
+    Path("other.py").write_text("import settings\ndef grow():\n    settings.M = 3\n    settings.kept['m'] = settings.N\n")
+    for name in ("settings", "other"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for size in ("settings.N", "settings.kept['n']"):
+        held, rows, _ = compared(budget, program(f"import other\nimport settings\nother.grow()\nloader = DataLoader(Data({size}))"))
+        assert [(row["bytes"], row["known"]) for row in rows] == [(held, "exact")]
 
 
 def test_what_another_script_changes_is_not_changed(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +264,20 @@ def test_what_another_script_changes_is_not_changed(budget: Budget, monkeypatch:
 def test_what_torch_refuses_to_change_is_told(budget: Budget) -> None:
     Path("train.py").write_text(program(f"{LOADER}\nloader.batch_size = 8"))
     assert "torch refuses to set `batch_size` of a DataLoader" in budget("train.py").err
+
+
+def test_an_array_that_nobody_can_make_is_told(budget: Budget) -> None:
+    code = program("parser = argparse.ArgumentParser()\nparser.add_argument('--n', type=int)\nloader = DataLoader(Data(parser.parse_args().n))")
+    Path("train.py").write_text(code)
+    (line,) = [line for line in budget("python train.py --n -5").err.splitlines() if "no array" in line]
+    assert line == "oomlint: warning: train.py:18: no array has the shape (-5, 64): the run ends there"
+    assert "no array" not in budget("python train.py --n 5").err
+
+
+@pytest.mark.parametrize(("given", "refused"), [("four", True), ("-1", True), ("0", True), ("2", False), ("gpu", False), ("$N", False)])
+def test_a_number_of_processes_that_torchrun_refuses_is_told(budget: Budget, given: str, *, refused: bool) -> None:
+    Path("train.py").write_text(program(LOADER))
+    assert (f"torchrun refuses `--nproc_per_node {given}`" in budget(f"torchrun --nproc_per_node {given} train.py").err) is refused
 
 
 def test_a_row_that_is_known_in_part_can_be_told_in_whole(budget: Budget) -> None:

@@ -210,6 +210,8 @@ def test_a_pickle_that_is_none_says_how_much_there_is(budget: Budget, data: byte
     Path("train.py").write_text(CODE.format(body="self.x = torch.load(path)['x']", file="odd.pt", sample="self.x[i]"))
     rows = table(budget, "train.py", "--data", "odd.pt")["rows"]
     assert [(row["bytes"], row["known"]) for row in rows if row["what"] == "`x` of Kept"] == [(120, "at most")]
+    contains_itself = data.endswith(b"h\x00a.")  # which Python reads
+    assert ("--data odd.pt: its pickle is broken" in budget("train.py", "--data", "odd.pt").err) is not contains_itself
 
 
 def test_a_selection_of_a_table_may_be_less_than_the_file(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MODULES: Final = {"accelerate.commands.launch": ("accelerate", "launch"), "deepspeed.launcher.runner": ("deepspeed",)}  # as they are started else
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed"})
 _OF_TORCH: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+_BY_DEVICE: Final = ("auto", "cpu", "gpu", "xpu", "npu", "privateuseone")  # as many processes as there are of it
 _REDIRECTS: Final = re.compile(r"(\d*|&)(>>?|<)(?P<to>&?[^<>]*)")
 _NODES: Final = frozenset({"-N", "--nodes", "--num_machines", "--num-machines"})
 _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
@@ -34,6 +35,7 @@ class ReadCommand(Struct, frozen=True):
     ranks: int | None  # on one machine; None where the command says nothing of them
     ranks_open: bool = False  # a launcher starts several processes, and nobody says how many
     launcher: str = ""  # of torch, which stays beside them
+    refused: str = ""  # what that ends with an error for
 
 
 def read(text: str, folder: str) -> ReadCommand:
@@ -64,8 +66,22 @@ def of_words(words: Sequence[str], folder: str) -> ReadCommand | None:
         if path is not None:
             count = _ranks(words[:at], words[at], folder)
             launcher = next((word for word in map(os.path.basename, words[:at]) if word in _OF_TORCH), "")
-            return ReadCommand(path, tuple(words[at + 1 :]), count or None, count is None, launcher.rpartition(".")[2])
+            refused = _refused(words[:at]) if launcher else ""
+            return ReadCommand(path, tuple(words[at + 1 :]), count or None, count is None, launcher.rpartition(".")[2], refused)
     return None
+
+
+def _refused(before: Sequence[str]) -> str:
+    """A number of processes that torchrun does not take."""
+    for name, text in options_of(before).items():
+        if (
+            name.replace("-", "_") == "__nproc_per_node"
+            and re.fullmatch(r"[\w+-]+", text)
+            and text not in _BY_DEVICE
+            and not _COUNT.fullmatch(text.lstrip("+0"))
+        ):
+            return f"{name} {text}"
+    return ""
 
 
 def _plain(words: Sequence[str]) -> list[str]:

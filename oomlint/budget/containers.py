@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from oomlint.budget.headers import DataFile
     from oomlint.budget.headers import HeaderArray as FileArray
     from oomlint.budget.sizes import Factor
+    from oomlint.finding import Place
     from oomlint.memory.datasets.dataset_classes import Dataset, Holding
     from oomlint.memory.shared.content_classifier import Contents
     from oomlint.memory.shared.shaped import Part
@@ -72,6 +73,7 @@ UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", 
 _STEPS: Final = 12
 _VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t view squeeze unsqueeze".split())
 _SHARES: Final = SHARES - {"ascontiguousarray"}  # that copies what is turned
+_OF_SHAPE: Final = frozenset("zeros ones empty full rand randn random".split())  # of NumPy and torch: they refuse a length below zero
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 
@@ -84,6 +86,7 @@ class HeaderContainers:
         self.datasets = datasets_of(project)
         self.evaluator = self.datasets.evaluator
         self.reads = DataReads(files)
+        self.refused: dict[Place, str] = {}  # arrays that nobody can make, and their shapes
 
     def parts(self, evaluator: Evaluator, contents: Contents, known: Mapping[str, ShapedArray] | None = None, launch: object = None) -> FileParts:
         """What expressions are, by the headers of the data files."""
@@ -344,7 +347,12 @@ class HeaderContainers:
         return seen if kept is not None and seen is not None and (kept.shape, kept.dtype) != (seen.shape, seen.dtype) else None
 
     def _array(self, node: cst.BaseExpression, frame: Frame) -> ShapedArray | None:
-        return _array(self.parts(self.evaluator, self.datasets.contents).of(node, frame))
+        found = self.parts(self.evaluator, self.datasets.contents).of(node, frame)
+        if isinstance(found, ShapedArray) and min(certain(found.shape or ()), default=0) < 0:
+            made = [alt.value for alt in self.evaluator.values(node, frame)]
+            if len(made) == 1 and isinstance(made[0], ExternalCall) and made[0].name.rpartition(".")[2] in _OF_SHAPE:
+                self.refused[frame.module.place(node)] = f"({', '.join(map(str, found.shape or ()))})"
+        return _array(found)
 
     def _before(self, node: cst.BaseExpression, frame: Frame) -> tuple[cst.BaseExpression, Frame] | None:
         """What a name or a call of the project stands for."""

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import zipfile
-from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -80,6 +79,7 @@ class DataFile(Struct, frozen=True):
     kinds: tuple[DataFile, ...] = ()  # of a folder: what its data files are, each kind with their number and their bytes
     beside: bool = False  # whether it is one of the files of a folder, of which no line tells
     unreadable: int = 0  # of the files of a folder, those whose headers cannot be read
+    broken: bool = False  # whether its bytes are known, and what they are cannot be read
 
     def array(self, key: str | None) -> HeaderArray | None:
         """The array of a key, or the only one; None where it is not there or not certain which."""
@@ -235,9 +235,14 @@ def _pt(path: str, file: BinaryIO) -> DataFile:
         raise _UnreadableError("it is an archive, and none of torch")
     held = sum(entry.file_size for entry in entries if re.search(r"/data/\d+$", entry.filename))
     found: list[HeaderArray] = []
-    with suppress(ValueError, LookupError, TypeError, ArithmeticError):  # a broken pickle: then only the bytes of all storages are known
+    broken = False  # then only the bytes of all storages are known
+    try:
         found = [HeaderArray(key, one.shape, ITEM_BYTES.get(one.dtype), dtype=one.dtype) for key, one in torch_pickle.tensors(data)]
-    return DataFile(path, "pt", tuple(found), held)
+    except (ValueError, LookupError):
+        broken = bool(data) or (pickled is not None and not pickled.file_size)
+    except (TypeError, ArithmeticError):
+        pass
+    return DataFile(path, "pt", tuple(found), held, broken=broken)
 
 
 def _safetensors(path: str, file: BinaryIO) -> DataFile:

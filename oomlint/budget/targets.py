@@ -62,6 +62,7 @@ class BudgetTarget(Struct, frozen=True):
     command: bool = False
     ranks_open: bool = False  # the command starts several processes, and nobody says how many
     launcher: str = ""  # of torch, that stays beside them
+    refused: str = ""  # what that ends with an error for
     given: JobResources = field(default_factory=JobResources)
     place: Place | None = None  # of the command
     environment: Environment = field(default_factory=Environment)
@@ -103,7 +104,11 @@ def targets(paths: Sequence[str], folder: str, name: Named, user: UsersShell) ->
     typed = commands_of(jobs.TYPED, word)
     place = next(_places(typed[0], "", folder)) if typed else folder
     run = command.read(shlex.join(typed[0].words) if typed else word, place)  # which says what is wrong
-    return [BudgetTarget(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher, environment=outside.environment)]
+    return [_of_command(run, outside.environment)]
+
+
+def _of_command(run: command.ReadCommand, environment: Environment) -> BudgetTarget:
+    return BudgetTarget(run.script, run.options, run.ranks, 0, True, run.ranks_open, run.launcher, run.refused, environment=environment)  # noqa: FBT003 - a field
 
 
 def _of_file(words: list[str], folder: str, name: Named, outside: _Outside, by: str = "the command") -> list[BudgetTarget]:
@@ -279,7 +284,7 @@ def _of_script(written: Sequence[list[str]], places: Iterable[str], environment:
     run = next((run for words in written for place in places if (run := command.of_words(words, place)) is not None), None)
     if run is None:
         return []
-    return [BudgetTarget(run.script, run.options, run.ranks, command=True, ranks_open=run.ranks_open, launcher=run.launcher, environment=environment)]
+    return [_of_command(run, environment)]
 
 
 def _of_files(words: list[str], places: Iterable[str], name: Named, outside: _Outside, by: str) -> list[BudgetTarget]:

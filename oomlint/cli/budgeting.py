@@ -90,6 +90,8 @@ def budgets(arguments: Arguments, view: View) -> list[report.Budget]:
     ranks = _ranks(arguments.ranks)
     _limits(arguments, asked[0])  # what is wrong with options is no program's fault
     files = tuple(one for path in arguments.data for one in headers.read_all(path))
+    for one in (one for one in files if one.broken):
+        say(f"warning: --data {view.name(one.path)}: its pickle is broken: no more is known than the bytes of all that the file holds")
     known: dict[str, Projects] = {}
     programs = _all_programs(asked, files, arguments, known)
     given.refuse_unknown(name for _, program in programs for name in program.names)
@@ -294,6 +296,8 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
     wrong: list[BudgetError] = []
     unread_files: set[str] = set()
     by_project: dict[int, tuple[ProgramFinder, list[str]]] = {}
+    if target.refused:
+        say(f"warning: torchrun refuses `{target.refused}`: it takes a number above zero, or a kind of device; the run ends there")
     for path in paths:
         project = projects.of(path)
         by_project.setdefault(id(project), (ProgramFinder(project, files), []))[1].append(path)
@@ -322,6 +326,9 @@ def _found(target: BudgetTarget, paths: Sequence[str], projects: Projects, setti
                     say(f"warning: {View(current_folder()).name(where)}: there is a `{key}`, and Hydra refuses to add it with `+`")
                 finder.evaluator.settings.strays.clear()
                 finder.evaluator.settings.repeated.clear()
+                for place, shape in finder.containers.refused.items():
+                    say(f"warning: {table.spot(place, View(current_folder()).name)}: no array has the shape {shape}: the run ends there")
+                finder.containers.refused.clear()
                 for word, place in dict.fromkeys(pair for one in kept for noun in one.loaders for pair in noun.refused):
                     say(f"warning: {table.spot(place, View(current_folder()).name)}: torch refuses {word}: the run ends there")
                 for one in kept:

@@ -258,9 +258,9 @@ class CalleeChanges(Outside):
         if key not in self.elsewhere:
             self.active.add(key)
             try:
-                others = (one for one in self._program(script) if one is not reader and one.path != home[0])
-                named = ((one, name) for one in others for name in one.root.effects if self._home(name, one) == home)
-                self.elsewhere[key] = any(self._sets_part(name, rest, one) for one, name in named)
+                others = [one for one in self._program(script) if one is not reader and one.path != home[0] and home[1] in one.source.text]
+                named = ((one, name) for one in others for name in one.root.effects if rest and self._home(name, one) == home)
+                self.elsewhere[key] = any(self._sets_part(name, rest, one) for one, name in named) or any(self._sets_member(home, rest, one) for one in others)
             finally:
                 self.active.discard(key)
         return self.elsewhere[key]
@@ -273,6 +273,30 @@ class CalleeChanges(Outside):
                 if not keys.isdisjoint({rest[0][1], UNKNOWN_KEY}) or self.changes(root, rest, self.calls.plain_frame(module, scope)):
                     return True
         return False
+
+    def _sets_member(self, home: tuple[str, str], rest: tuple[Accessor, ...], module: Module) -> bool:
+        """Whether code of a module does so by the name of the other file: ``settings.N = 5``, ``settings.kept["n"] = 5``."""
+        wanted = (("attr", home[1]), *rest)
+        for scope in module.walk.scopes:
+            for root, effects in scope.effects.items():
+                given = [one for one in (effects if scope.sets(root) else module.root.effects.get(root, ())) if one.kind in {"import", "from"}]
+                for way in {way for one in given if (way := self._way_to_file(one, home[0], module)) is not None}:
+                    asked = (*way, *wanted)
+                    if any(_meets(one, asked) for one in effects) or self.changes(root, asked, self.calls.plain_frame(module, scope)):
+                        return True
+        return False
+
+    def _way_to_file(self, effect: Effect, path: str, module: Module) -> tuple[Accessor, ...] | None:
+        """What follows the name that an import binds, up to a file of the project; ``None`` where it leads to another one."""
+        alias, statement = effect.node, effect.statement
+        if not isinstance(alias, cst.ImportAlias):
+            return None
+        full, level = names.dotted(alias.name), 0
+        parts = full.split(".")[1:] if effect.kind == "import" and alias.asname is None else []
+        if isinstance(statement, cst.ImportFrom):
+            level = len(statement.relative)
+            full = f"{names.dotted(statement.module)}.{full}" if statement.module is not None else full
+        return tuple(("attr", one) for one in parts) if self.project.locate(module.path, full, level) == path else None
 
     def _program(self, script: str) -> list[Module]:
         """The files of the project that a script imports, and itself."""
@@ -386,6 +410,12 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     if effect.kind not in _SETS:
         return []
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
+
+
+def _meets(effect: Effect, wanted: tuple[Accessor, ...]) -> bool:
+    """Whether an effect sets what is asked for, or something around it, or what nobody knows of that."""
+    pairs = zip(effect.path, wanted, strict=False)
+    return bool(effect.path) and effect.kind in _SETS | CHANGES and all(UNKNOWN_KEY in {one[1], other[1]} or one[1] == other[1] for one, other in pairs)
 
 
 def _may_name_function(node: cst.BaseExpression, scope: Scope) -> bool:

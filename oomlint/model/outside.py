@@ -104,7 +104,12 @@ class Outside(Parameters):
                 break
             path, name, rest = deeper, f"{name}.{rest[0][1]}", rest[1:]
         value: Value = self.module_at(path) if path is not None else External(names.canonical(name))
-        return self.reach_into(Alternative(value), rest)
+        return self._unless_set(path, self.reach_into(Alternative(value), rest), rest, frame)
+
+    def _unless_set(self, path: str | None, found: Alternatives, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
+        """What a file gives a name of it, and that this is unknown where another file of the program sets it."""
+        told = bool(rest) and rest[0][0] == "attr" and path is not None and not path.endswith("/")
+        return [*found, Alternative(UNKNOWN)] if told and path is not None and self.set_elsewhere((path, str(rest[0][1])), rest[1:], frame.module) else found
 
     def imported_from(self, effect: Effect, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What ``from a import b`` binds, followed by ``rest``."""
@@ -122,7 +127,7 @@ class Outside(Parameters):
             path = self.project.locate(frame.module.path, f"{source}.{name}")
             return self.reach_into(Alternative(self.module_at(path) if path is not None else UNKNOWN), rest)
         if not self.project.may_bind(path, name):
-            return self._submodule(path, name, rest)
+            return self._unless_set(self.project.submodule(path, name), self._submodule(path, name, rest), rest, frame)
         value = self.module_at(path)
         if isinstance(value, ModuleRef):
             found = self.module_member(value, name, rest)
