@@ -1,6 +1,7 @@
 """How far `oomlint budget` is off: runs the five incidents, scaled down, watched by `oomlint trace`, and compares what was measured with the table.
 
-usage: python benchmarks/budget.py [--keep FOLDER] [--runs 3] [--case "2, fork" ...] [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
+usage: python benchmarks/budget.py [--write FILE] [--keep FOLDER] [--runs 3] [--case "2, fork" ...]
+    [nyu_colab|voxel_colab|fmri_h5|fewshot_detector|streaming_encoder ...]
 
 Each run is made twice: with 500 MiB of data and more, and with next to none. What the second takes with as many workers is taken off from each moment of the
 first, and the rows for interpreters and empty workers from the table. Main process: all that its pages hold, those that workers share with it too. Workers:
@@ -25,6 +26,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 MIB: Final = 1 << 20
 SMALLEST: Final = 32 * MIB  # rows where neither figure is larger are left out
+HEADER: Final = "| program | workers | what | predicted MiB | known | measured MiB | error |"
 HOLDERS: Final = ("main", "workers", "shared")
 BASE: Final = ("interpreter", "torchrun", "forked processes", "processes started by")  # rows that the empty run stands for
 APART: Final = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=90% shm /dev/shm && exec "$@"', "sh"] if os.geteuid() == 0 else []
@@ -178,6 +180,15 @@ def measured(case: Case, folder: Path, number: int) -> dict[str, int]:
     return beyond(*([Moment(*one) for one in run] for run in json.loads(known.read_text(encoding="utf-8"))))
 
 
+def with_table(page: str, lines: list[str]) -> str:
+    """A page with another table in the place of the one that has the same header."""
+    before, header, rest = page.partition(f"{HEADER}\n")
+    if not header:
+        raise SystemExit("the page has no such table")
+    _, end, behind = rest.partition("\n\n")
+    return "\n".join([before + lines[0], *lines[1:]]) + end + behind
+
+
 def main() -> None:
     """Run all cases, and print the rows, the worst first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -185,6 +196,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="the folder that data and measurements stay in: what was measured before is not run again")
     parser.add_argument("--runs", type=int, default=1, help="how often each case is run; the table has the median")
     parser.add_argument("--case", action="append", choices=[case.words for case in CASES], help="run this one alone, or several; else all")
+    parser.add_argument("--write", type=Path, help="the page whose table this one takes the place of: docs/budget.md")
     given = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -200,10 +212,13 @@ def main() -> None:
                     if max(wanted, got) >= SMALLEST:
                         rows.append((wanted / got - 1 if got > 0 else float("inf"), name, case.words, key, wanted, claim, got, each))
                     print(f"{name} {case.words} {key}: {wanted / MIB:.0f} MiB predicted, {got / MIB:.0f} MiB measured", file=sys.stderr, flush=True)
-    print("| program | workers | what | predicted MiB | known | measured MiB | error |\n| --- | --- | --- | --- | --- | --- | --- |")
+    lines = [HEADER, "| --- | --- | --- | --- | --- | --- | --- |"]
     for error, name, words, key, wanted, claim, got, each in sorted(rows, key=lambda row: -abs(row[0])):
         spread = f" ({each[0] / MIB:.0f} to {each[-1] / MIB:.0f})" if each[-1] - each[0] >= got / 10 else ""
-        print(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {claim} | {got / MIB:.0f}{spread} | {100 * error:+.0f} % |")
+        lines.append(f"| {name} | {words} | {key} | {wanted / MIB:.0f} | {claim} | {got / MIB:.0f}{spread} | {100 * error:+.0f} % |")
+    print("\n".join(lines))
+    if given.write is not None:
+        given.write.write_text(with_table(given.write.read_text(encoding="utf-8"), lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
