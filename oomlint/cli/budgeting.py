@@ -358,7 +358,7 @@ def _with_all(programs: Sequence[Program], path: str, finder: ProgramFinder, pro
 
 
 def _say_unread(program: Program, finder: ProgramFinder, told: set[str]) -> None:
-    """Name the settings files that gave nothing, why, and what nobody knows of the program; each file once, since programs share them."""
+    """Name the files of settings, or of data, that gave nothing, why, and what nobody knows of the program; each file once, since programs share them."""
     try:
         listed = rows(program, Setup("fork", 1, values_of(())))
     except BudgetError:
@@ -375,12 +375,12 @@ def _say_unread(program: Program, finder: ProgramFinder, told: set[str]) -> None
             gone.append(shown)
             continue
         why = broken[1] if broken is not None else "it cannot be read"
-        say(f"warning: {where}: {why}; the program reads settings from it, so that it may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
+        say(f"warning: {where}: {why}; the program reads it, so that it may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
     if gone:
         more = f" and {len(gone) - _MOST_GONE} more" if len(gone) > _MOST_GONE else ""
         where, why = ", ".join(gone[:_MOST_GONE]) + more, "there is no such file" if len(gone) == 1 else "there are no such files"
         it = "it, so that it" if len(gone) == 1 else "them, so that they"
-        say(f"warning: {where}: {why}; the program reads settings from {it} may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
+        say(f"warning: {where}: {why}; the program reads {it} may say what is unknown: {', '.join(names[:_MOST_NAMES])}")
 
 
 def _said(reached: Sequence[Module], projects: Projects, settings: Settings, root: str) -> list[Finding]:
