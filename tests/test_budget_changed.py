@@ -241,6 +241,19 @@ def test_what_another_file_of_the_program_changes_is_unknown(budget: Budget, mon
     assert [(row["bytes"], row["known"]) for row in rows] == [(None, "unknown")]
 
 
+def test_what_another_file_changes_by_the_name_of_a_package_is_unknown(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    Path("kit").mkdir()
+    Path("kit/__init__.py").write_text("")
+    Path("kit/settings.py").write_text("N = 1000\nM = 5\n")
+    for changed, known in (("N", "unknown"), ("M", "exact")):
+        Path("other.py").write_text(f"import kit.settings\ndef grow():\n    kit.settings.{changed} = 30\n")
+        for name in ("kit", "kit.settings", "other"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        _, rows, _ = compared(budget, program("import kit.settings\nimport other\nother.grow()\nloader = DataLoader(Data(kit.settings.N))"))
+        assert [row["known"] for row in rows] == [known]
+
+
 def test_what_another_file_changes_of_something_else_is_not_changed(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
     Path("settings.py").write_text("N = 1000\nM = 5\nkept = {'n': 1000}\n")

@@ -278,10 +278,13 @@ class CalleeChanges(Outside):
         """Whether code of a module does so by the name of the other file: ``settings.N = 5``, ``settings.kept["n"] = 5``."""
         wanted = (("attr", home[1]), *rest)
         for scope in module.walk.scopes:
-            for root, effects in scope.effects.items():
-                given = [one for one in (effects if scope.sets(root) else module.root.effects.get(root, ())) if one.kind in {"import", "from"}]
-                for way in {way for one in given if (way := self._way_to_file(one, home[0], module)) is not None}:
-                    asked = (*way, *wanted)
+            own = module.root.effects if scope is module.root else {**module.root.effects, **scope.effects}
+            for root in own:
+                binds = scope if scope.sets(root) else module.root
+                given = [one for one in binds.effects.get(root, ()) if one.kind in {"import", "from"} and not one.path]
+                ways = {way for one in given if (way := self._way_to_file(one, home[0], module)) is not None}
+                for asked in ((*way, *wanted) for way in ways):
+                    effects = [*scope.effects.get(root, ()), *_by_another_name(scope, root, asked)]
                     if any(_meets(one, asked) for one in effects) or self.changes(root, asked, self.calls.plain_frame(module, scope)):
                         return True
         return False
@@ -410,6 +413,14 @@ def _keys(effect: Effect, *, shared: bool) -> list[object]:
     if effect.kind not in _SETS:
         return []
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
+
+
+def _by_another_name(scope: Scope, root: str, wanted: tuple[Accessor, ...]) -> Iterator[Effect]:
+    """Effects on what a name was given that leads to what is asked for: ``kept = settings.kept`` and ``kept["n"] = 5``."""
+    for effects in scope.effects.values():
+        for path in {way[1] for one in effects if one.value is not None and not one.path and (way := path_of(one.value)) is not None and way[0] == root}:
+            if path == wanted[: len(path)]:
+                yield from (replace(one, root=root, path=(*path, *one.path)) for one in effects if one.path or one.kind in _FILLS)
 
 
 def _meets(effect: Effect, wanted: tuple[Accessor, ...]) -> bool:

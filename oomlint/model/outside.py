@@ -108,6 +108,8 @@ class Outside(Parameters):
 
     def _unless_set(self, path: str | None, found: Alternatives, rest: tuple[Accessor, ...], frame: Frame) -> Alternatives:
         """What a file gives a name of it, and that this is unknown where another file of the program sets it."""
+        while path is not None and len(rest) > 1 and not self.project.may_bind(path, str(rest[0][1])):  # `package.settings.N`
+            path, rest = self.project.submodule(path, str(rest[0][1])), rest[1:]
         told = bool(rest) and rest[0][0] == "attr" and path is not None and not path.endswith("/")
         return [*found, Alternative(UNKNOWN)] if told and path is not None and self.set_elsewhere((path, str(rest[0][1])), rest[1:], frame.module) else found
 
