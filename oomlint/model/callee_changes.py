@@ -34,8 +34,8 @@ _WHOLE: Final = object()  # stands for the name itself among what is changed
 _NOTHING: Final[frozenset[object]] = frozenset()
 _LAST: Final = object()  # for the elements of a list that are counted from its end
 _ANEW: Final = DEFINES | REBINDS - {"augment"} | {"unknown"}  # what gives a name another object
-_SETS: Final = REBINDS | {"unknown", "delete"}
-_FILLS: Final = CHANGES - {"augment", "append", "extend"} | {"merge"}
+SETS: Final = REBINDS | {"unknown", "delete"}
+FILLS: Final = CHANGES - {"augment", "append", "extend"} | {"merge"}
 
 
 class Change(Struct, frozen=True):
@@ -232,81 +232,6 @@ class CalleeChanges(Outside):
             if name is not None:
                 yield Change(call, function, name, path, layers=layers)
 
-    def _home(self, root: str, module: Module) -> tuple[str, str] | None:
-        """Where a name of a module comes from, that is given a value in another file of the project: that file, and its name there."""
-        effects = [one for one in module.root.effects.get(root, ()) if not one.path]
-        if len(effects) != 1 or effects[0].kind != "from":
-            return None
-        key = (module, root)
-        if key not in self.homes:
-            alias, statement = effects[0].node, effects[0].statement
-            path, name = None, ""
-            if isinstance(alias, cst.ImportAlias) and isinstance(statement, cst.ImportFrom):
-                name = names.dotted(alias.name)
-                path = self.project.locate(module.path, names.dotted(statement.module) if statement.module is not None else "", len(statement.relative))
-            known = self.project.find(path) if path is not None and not path.endswith("/") and self.project.may_bind(path, name) else None
-            given = known is not None and any(one.kind in {"assign", "class"} and not one.path for one in known.root.effects.get(name, ()))
-            self.homes[key] = (path, name) if path is not None and given else None
-        return self.homes[key]
-
-    def set_elsewhere(self, home: tuple[str, str], rest: tuple[Accessor, ...], reader: Module) -> bool:
-        """Whether another file of the program that is asked about sets a part of what a file gives a value: when it does so, nobody knows."""
-        script = self.project.command.script if self.project.command is not None else ""
-        key = ("elsewhere", script, home, rest, reader)
-        if not script or key in self.active:
-            return False
-        if key not in self.elsewhere:
-            self.active.add(key)
-            try:
-                others = [one for one in self._program(script) if one is not reader and one.path != home[0] and home[1] in one.source.text]
-                named = ((one, name) for one in others for name in one.root.effects if rest and self._home(name, one) == home)
-                self.elsewhere[key] = any(self._sets_part(name, rest, one) for one, name in named) or any(self._sets_member(home, rest, one) for one in others)
-            finally:
-                self.active.discard(key)
-        return self.elsewhere[key]
-
-    def _sets_part(self, root: str, rest: tuple[Accessor, ...], module: Module) -> bool:
-        """Whether code of a module sets what is asked for of a name of it, or hands it to a function that does."""
-        for scope in module.walk.scopes:
-            if scope is module.root or _is_free(root, scope, bound=True):
-                keys = {key for one in scope.effects.get(root, ()) for key in _keys(one, shared=False)}
-                if not keys.isdisjoint({rest[0][1], UNKNOWN_KEY}) or self.changes(root, rest, self.calls.plain_frame(module, scope)):
-                    return True
-        return False
-
-    def _sets_member(self, home: tuple[str, str], rest: tuple[Accessor, ...], module: Module) -> bool:
-        """Whether code of a module does so by the name of the other file: ``settings.N = 5``, ``settings.kept["n"] = 5``."""
-        wanted = (("attr", home[1]), *rest)
-        for scope in module.walk.scopes:
-            own = module.root.effects if scope is module.root else {**module.root.effects, **scope.effects}
-            for root in own:
-                binds = scope if scope.sets(root) else module.root
-                given = [one for one in binds.effects.get(root, ()) if one.kind in {"import", "from"} and not one.path]
-                ways = {way for one in given if (way := self._way_to_file(one, home[0], module)) is not None}
-                for asked in ((*way, *wanted) for way in ways):
-                    effects = [*scope.effects.get(root, ()), *_by_another_name(scope, root, asked)]
-                    if any(_meets(one, asked) for one in effects) or self.changes(root, asked, self.calls.plain_frame(module, scope)):
-                        return True
-        return False
-
-    def _way_to_file(self, effect: Effect, path: str, module: Module) -> tuple[Accessor, ...] | None:
-        """What follows the name that an import binds, up to a file of the project; ``None`` where it leads to another one."""
-        alias, statement = effect.node, effect.statement
-        if not isinstance(alias, cst.ImportAlias):
-            return None
-        full, level = names.dotted(alias.name), 0
-        parts = full.split(".")[1:] if effect.kind == "import" and alias.asname is None else []
-        if isinstance(statement, cst.ImportFrom):
-            level = len(statement.relative)
-            full = f"{names.dotted(statement.module)}.{full}" if statement.module is not None else full
-        return tuple(("attr", one) for one in parts) if self.project.locate(module.path, full, level) == path else None
-
-    def _program(self, script: str) -> list[Module]:
-        """The files of the project that a script imports, and itself."""
-        if script not in self.programs:
-            self.programs[script] = self.options.reached(script)
-        return self.programs[script]
-
     def _may_be_changed_by(self, call: cst.Call, arg: cst.Arg, path: tuple[Accessor, ...], frame: Frame) -> Iterator[Change]:
         """How an object may be changed that a call is handed beside a function of the project: ``Thread(target=fill, args=(options,))``."""
         for other in call.args:
@@ -363,7 +288,7 @@ class CalleeChanges(Outside):
                 # What is changed once the name is given something else may be another object.
                 if not free and word != names.self_name(here.scope) and any(not one.path and one.kind in _ANEW and not _may_keep(one) for one in effects):
                     continue
-                found.update(key for one in effects for key in _keys(one, shared=free))
+                found.update(key for one in effects for key in keys_of(one, shared=free))
                 plain = self.calls.plain_frame(here.module, here.scope)
                 where = Frame(here.module, here.scope, None, here.this, plain.outer) if here.this is not None else plain
                 for one in self._changes(word, where):
@@ -384,13 +309,13 @@ class CalleeChanges(Outside):
             known = self.shared[module] = {}
             for scope in module.walk.scopes:
                 for root, effects in scope.effects.items() if scope.is_function else ():
-                    if _is_free(root, scope) and any(key is not _LAST for one in effects for key in _keys(one, shared=True)):
+                    if is_free(root, scope) and any(key is not _LAST for one in effects for key in keys_of(one, shared=True)):
                         known.setdefault(root, set()).add(scope)
             fills = {word for one in module.walk.scopes if _fills_given(one) for word in _called_as(one, module)}
             for scope in module.walk.scopes if fills else ():
                 handed = self._handing(scope)[0].items() if scope.is_function and any(names.last_name(call.func) in fills for call in scope.calls) else ()
                 for root, calls in handed:
-                    if _is_free(root, scope, bound=True) and any(arg is not None and names.last_name(call.func) in fills for call, arg, _ in calls):
+                    if is_free(root, scope, bound=True) and any(arg is not None and names.last_name(call.func) in fills for call, arg, _ in calls):
                         known.setdefault(root, set()).add(scope)
             functions = [one for one in module.walk.scopes if one.is_function] if known else []
             called = {one: {names.last_name(call.func) for call in one.calls} for one in functions}
@@ -398,35 +323,21 @@ class CalleeChanges(Outside):
                 more = list(changing)
                 while more:
                     words = _called_as(more.pop(), module)
-                    above = [one for one in functions if not words.isdisjoint(called[one]) and one not in changing and _is_free(root, one, bound=True)]
+                    above = [one for one in functions if not words.isdisjoint(called[one]) and one not in changing and is_free(root, one, bound=True)]
                     changing.update(above)
                     more += above
         return known
 
 
-def _keys(effect: Effect, *, shared: bool) -> list[object]:
+def keys_of(effect: Effect, *, shared: bool) -> list[object]:
     """What an effect sets of what a name stands for: a key of it; all of it, where the name is not the function's own."""
-    if effect.kind in _FILLS:
+    if effect.kind in FILLS:
         return [effect.path[0][1] if effect.path else UNKNOWN_KEY]
     if effect.kind in {"append", "extend"} and not effect.path:
         return [_LAST]
-    if effect.kind not in _SETS:
+    if effect.kind not in SETS:
         return []
     return [effect.path[0][1]] if effect.path else [_WHOLE] if shared else []
-
-
-def _by_another_name(scope: Scope, root: str, wanted: tuple[Accessor, ...]) -> Iterator[Effect]:
-    """Effects on what a name was given that leads to what is asked for: ``kept = settings.kept`` and ``kept["n"] = 5``."""
-    for effects in scope.effects.values():
-        for path in {way[1] for one in effects if one.value is not None and not one.path and (way := path_of(one.value)) is not None and way[0] == root}:
-            if path == wanted[: len(path)]:
-                yield from (replace(one, root=root, path=(*path, *one.path)) for one in effects if one.path or one.kind in _FILLS)
-
-
-def _meets(effect: Effect, wanted: tuple[Accessor, ...]) -> bool:
-    """Whether an effect sets what is asked for, or something around it, or what nobody knows of that."""
-    pairs = zip(effect.path, wanted, strict=False)
-    return bool(effect.path) and effect.kind in _SETS | CHANGES and all(UNKNOWN_KEY in {one[1], other[1]} or one[1] == other[1] for one, other in pairs)
 
 
 def _may_name_function(node: cst.BaseExpression, scope: Scope) -> bool:
@@ -447,7 +358,7 @@ def _called_as(scope: Scope, module: Module) -> set[str]:
 def _fills_given(scope: Scope) -> bool:
     """Whether a function sets a part of what a parameter stands for."""
     given = names.takes(scope) if scope.is_function else ()
-    return any(_keys(one, shared=False) for root in given if root != names.self_name(scope) for one in scope.effects.get(root, ()))
+    return any(keys_of(one, shared=False) for root in given if root != names.self_name(scope) for one in scope.effects.get(root, ()))
 
 
 def _may_keep(effect: Effect) -> bool:
@@ -455,7 +366,7 @@ def _may_keep(effect: Effect) -> bool:
     return isinstance(effect.value, cst.BooleanOperation | cst.IfExp) and effect.root in names_in(effect.value)
 
 
-def _is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
+def is_free(root: str, scope: Scope, *, bound: bool = False) -> bool:
     """Whether a name of a function is not its own; ``bound`` where it need not set anything of it."""
     if root in scope.outer or root in scope.enclosing:
         return True
@@ -474,10 +385,10 @@ def _aliases(scope: Scope) -> dict[str, list[Effect]]:
             depth = len(one.path)
             for other in others:
                 for each in effects:
-                    if each.path[:depth] == one.path and (len(each.path) > depth or each.kind in _FILLS):
+                    if each.path[:depth] == one.path and (len(each.path) > depth or each.kind in FILLS):
                         found.setdefault(other, []).append(replace(each, root=other, path=each.path[depth:]))
                 for each in scope.effects.get(other, ()) if not depth and one.kind == "assign" else ():
-                    if each.path or each.kind in _FILLS:
+                    if each.path or each.kind in FILLS:
                         found.setdefault(root, []).append(replace(each, root=root))
     return found
 
@@ -493,7 +404,7 @@ def _same_as(effect: Effect) -> Iterator[str]:
 def _owner(scope: Scope, root: str) -> Scope:
     """The scope whose name it is: the function itself, one around it, or the module."""
     here = scope
-    while here.parent is not None and (here.is_class or root in here.outer or _is_free(root, here, bound=True)):
+    while here.parent is not None and (here.is_class or root in here.outer or is_free(root, here, bound=True)):
         here = here.parent
     return here
 

@@ -8,8 +8,8 @@ import libcst as cst
 
 from oomlint.model import names
 from oomlint.model.arithmetic import IN_PLACE, computed
-from oomlint.model.callee_changes import CalleeChanges
 from oomlint.model.displays import appended
+from oomlint.model.elsewhere_changes import ElsewhereChanges
 from oomlint.model.names import short
 from oomlint.model.outside import set_only_inside
 from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
@@ -54,7 +54,7 @@ _LONGEST = 12  # attributes and keys after a name
 _ROUNDS = 3  # of a loop, as in `node = node[key]`, that are followed backwards
 
 
-class Definitions(CalleeChanges):
+class Definitions(ElsewhereChanges):
     """Resolves a name inside its scope."""
 
     def resolve(self, root: str, accessors: tuple[Accessor, ...], frame: Frame, at: cst.CSTNode | None) -> Alternatives:
