@@ -281,3 +281,10 @@ def test_a_file_that_is_cut_short(budget: Budget, name: str) -> None:
     done = budget("train.py", "--data", name)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "it is cut short" in done.err
+
+
+def test_a_file_of_annotations_that_is_not_there_is_not_called_settings(budget: Budget) -> None:
+    code = CODE.format(body="self.x = json.load(open(path))", file="annotations.json", sample="self.x[i]").replace("import h5py", "import json\nimport h5py", 1)
+    Path("train.py").write_text(code)
+    (line,) = [line for line in budget("train.py").err.splitlines() if "annotations.json" in line]
+    assert line.startswith("oomlint: warning: annotations.json: there is no such file; the program reads it, so that it may say what is unknown: ")
