@@ -186,9 +186,13 @@ class Runs:
         return self._speaking.answer(module.path, lambda: _speaks_of_torch(module))
 
     def is_module(self, module: Module, cls: Scope) -> bool:
-        """Whether a class is a module of torch."""
-        line = self.evaluator.lineage(ClassRef(module, cls))
-        return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in line)
+        """Whether a class is a module of torch, or a part of some: without a base of its own, and modules of the project derive from it."""
+        own = ClassRef(module, cls)
+        plain = all(isinstance(base, ClassRef) or base == External("builtins.object") for base in self.evaluator.lineage(own))
+        return self._derives(own) or (plain and any(map(self._derives, self.evaluator.calls.subclasses(own))))
+
+    def _derives(self, cls: ClassRef) -> bool:
+        return any(isinstance(base, External) and base.name == "torch.nn.Module" for base in self.evaluator.lineage(cls))
 
 
 def _is_decorated_off(scope: Scope) -> bool:
