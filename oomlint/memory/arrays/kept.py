@@ -275,6 +275,9 @@ class Kept(KeptIndexes):
             going = replace(going, index=list(holder.elements).index(element))
         else:
             going = going.held_by(EACH)
+            if isinstance(holder, cst.Tuple | cst.List) and isinstance(parents.get(holder), cst.Arg | cst.For | cst.CompFor):
+                number = next(number for number, one in enumerate(holder.elements) if one is element)
+                going = replace(going, place=(number, len(holder.elements)))
         if isinstance(element, cst.DictElement):
             if node is element.key:
                 return None

@@ -59,9 +59,11 @@ class KeptNames(Keeping):
         walk = module.walk
         scope = walk.scope_at(statement)
         if isinstance(target, cst.Tuple | cst.List):
+            place = going.place[0] if going.place is not None and going.place[1] == len(target.elements) else None
+            wanted = place if going.index is None else going.index
             for number, element in enumerate(target.elements):
-                if going.index is None or number == going.index:
-                    self.follow_target(search, module, statement, element.value, replace(going, index=None, mixed=False, own=None))
+                if wanted is None or number == wanted:
+                    self.follow_target(search, module, statement, element.value, replace(going, index=None, place=None, mixed=False, own=None))
             return
         while isinstance(target, cst.Subscript):
             into = True

@@ -95,6 +95,7 @@ class Going(Struct, frozen=True):
     many: bool = False
     collected: bool = False
     index: int | None = None  # its place in a tuple that a function returns
+    place: tuple[int, int] | None = None  # its place in a list that is gone through, and how many stand there: what is made of each comes out in their order
     names: tuple[str, ...] = ()
     part: bool = False  # an element of it
     some: bool = False  # so many rows of it, however many there are, or one place of each
