@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -38,3 +39,21 @@ def test_a_page_names_files_that_are_there(page: str) -> None:
     for name in named:
         places = (ROOT, ROOT / "oomlint", ROOT / "oomlint" / "model", ROOT / "fixtures" / "incidents" / "voxel_colab")
         assert any((place / name).exists() for place in places), name
+
+
+def test_the_benchmark_writes_its_table_in_the_place_of_the_one_on_the_page() -> None:
+    script = ROOT / "benchmarks" / "budget.py"
+    if not script.is_file():
+        pytest.skip("the benchmarks are not part of this distribution")
+    benchmark = runpy.run_path(str(script))
+    page = (ROOT / "docs" / "budget.md").read_text(encoding="utf-8")
+    head, rule = str(benchmark["HEADER"]), "| --- | --- | --- | --- | --- | --- | --- |"
+    row = "| nyu_colab | 0, fork | all | 1 | about | 2 | -50 % |"
+    written = str(benchmark["with_table"](page, [head, rule, row]))
+    before, table, behind = written.partition(f"{head}\n{rule}\n{row}\n\n")
+    assert table
+    assert page.startswith(before)
+    assert page.endswith(behind)
+    assert behind.startswith("What is off by 20 % and more")
+    with pytest.raises(SystemExit, match="no such table"):
+        benchmark["with_table"]("# Another page\n", [head, rule, row])
