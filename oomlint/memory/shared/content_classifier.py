@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ROWS: Final[dict[tuple[int, ...], Form]] = {(): Form.ROWS, (1,): Form.NUMBERED_ROWS}
 _OF_ROWS: Final = frozenset("values array index name iloc loc at iat T".split())  # attributes of a row that are no column
 _COUNTS: Final = frozenset({"arange", "linspace", "logspace", "randperm"})  # what makes numbers along one axis
+_READ: Final = frozenset({PayloadKind.BLOB, PayloadKind.OBJECTS})  # an entry of a file may be anything
 
 
 class Contents:
@@ -66,6 +67,8 @@ class Contents:
         self.depth += 1
         try:
             found = worst([self.of_value(alt.value, alt) for alt in self.evaluator.values(node, frame)[:12]])
+            if found.kind in _READ and _has_plain_default(node, frame):
+                found = Content(PayloadKind.SCALAR, "what its default is")
         finally:
             self.depth -= 1
             self.active.discard(key)
@@ -146,3 +149,10 @@ class Contents:
         if scope.parent is not None and scope.parent.is_function:
             return Content(PayloadKind.FUNCTION, "a local function", value.module, scope.node)
         return Content(PayloadKind.SCALAR, "a function")
+
+
+def _has_plain_default(node: cst.BaseExpression, frame: Frame) -> bool:
+    """Whether a name is a parameter that is a number or a text where nobody gives it: ``count=1024``. What an entry of a file is read for is one, too."""
+    own = names.parameters(frame.scope) if isinstance(node, cst.Name) else []
+    default = next((one.default for one in own if isinstance(node, cst.Name) and one.name.value == node.value), None)
+    return isinstance(default, cst.Integer | cst.Float | cst.SimpleString)
