@@ -411,7 +411,7 @@ class Project:
 
     def may_import(self, path: str, wanted: str) -> bool:
         """Whether a file may lead to another by imports, its own or those of what it imports. False is certain but for names that are made at run time."""
-        return self._leads.answer((path, wanted), lambda: self._leads_to(path, wanted))
+        return path == wanted or self._leads.answer((path, wanted), lambda: self._leads_to(path, wanted))
 
     def _leads_to(self, path: str, wanted: str) -> bool:
         if not self._stems:
@@ -422,8 +422,6 @@ class Project:
         waiting = [path]
         while waiting:
             here = waiting.pop()
-            if here == wanted:
-                return True
             if here in asked:
                 continue
             asked.add(here)
@@ -431,7 +429,10 @@ class Project:
             index = self.index(here)
             if index is None:
                 return True
-            waiting += [one for name in index.imported for one in self._stems.get(name, ())]
+            leads = {one for name in index.imported for one in self._stems.get(name, ())}
+            if wanted in leads:  # what else is imported there need not be read
+                return True
+            waiting += sorted(leads - asked)
         return False
 
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
