@@ -115,7 +115,7 @@ def in_one_batch(module: Module, project: Project) -> Iterator[Told]:
         size, dataset = loader.explicit("batch_size"), loader.explicit("dataset")
         if size is None or dataset is None or not _holds_all(project, loader, size.value, dataset.value):
             continue
-        whole = "all samples are collated, moved to the device and run through the model at once"
+        whole = "all samples are collated, and run through the model, at once"
         message = Message(f"One batch holds all of `{module.code(dataset.value)}`", whole, "choose a smaller `batch_size`")
         yield _split(module, loader.call, message, (), (loader_fact(loader, option="batch_size"),))
 
