@@ -174,7 +174,6 @@ class Project:
         self.readings = Readings()
         self._locator = Locator(self)
         self.memo: AnswerMemory[object, object] = AnswerMemory(self.readings)  # what the rooms above learn once for a run
-        self._leads: AnswerMemory[tuple[str, str], bool] = AnswerMemory(self.readings)  # whether one file leads to another by imports
 
     def shared(self, make: Callable[[Project], _Shared]) -> _Shared:
         """What is made of the project once, for all who ask for it."""
@@ -354,8 +353,6 @@ class Project:
             calling.append(near)
         hits = [path for path in calling if self._reaches(path, owner, ways)]
         self.readings.search(near, search_by(_calls, (name, owner, *ways), self._searched_below), dict.fromkeys(hits, FOUND))
-        # By a word that names a folder many files come here which lead elsewhere.
-        hits = [path for path in hits if path == near or _may_have(self.text(path), owner) or self.may_import(path, near)]
         if near in calling and near not in hits:
             hits.append(near)
         hits.sort(key=lambda path: (path != near, -len(os.path.commonpath([path, near])), path))
@@ -411,9 +408,6 @@ class Project:
 
     def may_import(self, path: str, wanted: str) -> bool:
         """Whether a file may lead to another by imports, its own or those of what it imports. False is certain but for names that are made at run time."""
-        return path == wanted or self._leads.answer((path, wanted), lambda: self._leads_to(path, wanted))
-
-    def _leads_to(self, path: str, wanted: str) -> bool:
         if not self._stems:
             for one in self.files():
                 folder, _, name = one.replace("\\", "/").rpartition("/")
@@ -422,6 +416,8 @@ class Project:
         waiting = [path]
         while waiting:
             here = waiting.pop()
+            if here == wanted:
+                return True
             if here in asked:
                 continue
             asked.add(here)
@@ -429,10 +425,7 @@ class Project:
             index = self.index(here)
             if index is None:
                 return True
-            leads = {one for name in index.imported for one in self._stems.get(name, ())}
-            if wanted in leads:  # what else is imported there need not be read
-                return True
-            waiting += sorted(leads - asked)
+            waiting += [one for name in index.imported for one in self._stems.get(name, ())]
         return False
 
     def _reaches(self, path: str, owner: str, ways: Iterable[str]) -> bool:
