@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import libcst as cst
 from msgspec.structs import replace
 
-from oomlint.api_names import AS_ARRAY, SAME_PATH, SHARES, SIZES, STACKS
+from oomlint.api_names import ALLOCATORS, AS_ARRAY, DRAWS, SAME_PATH, SHARES, SIZES, STACKS
 from oomlint.budget.costs import COUNTED, least_of_one
 from oomlint.budget.file_parts import DataReads, FileGroup, FileParts, StoredArray
 from oomlint.budget.nouns import Certainty, Container
@@ -73,7 +73,7 @@ UNCOUNTED: Final = frozenset({"eye", "identity", "tri", "linspace", "logspace", 
 _STEPS: Final = 12
 _VIEWS: Final = frozenset("expand expand_as detach permute transpose swapaxes t view squeeze unsqueeze".split())
 _SHARES: Final = SHARES - {"ascontiguousarray"}  # that copies what is turned
-_OF_SHAPE: Final = frozenset("zeros ones empty full rand randn random".split())  # of NumPy and torch: they refuse a length below zero
+_OF_SHAPE: Final = ALLOCATORS | DRAWS  # they refuse a length below zero
 _ONE_PATH: Final = SAME_PATH | {"join", "basename", "dirname"}
 
 

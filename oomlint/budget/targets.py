@@ -108,7 +108,16 @@ def targets(paths: Sequence[str], folder: str, name: Named, user: UsersShell) ->
 
 
 def _of_command(run: command.ReadCommand, environment: Environment) -> BudgetTarget:
-    return BudgetTarget(run.script, run.options, run.ranks, 0, True, run.ranks_open, run.launcher, run.refused, environment=environment)  # noqa: FBT003 - a field
+    return BudgetTarget(
+        run.script,
+        run.options,
+        run.ranks,
+        command=True,
+        ranks_open=run.ranks_open,
+        launcher=run.launcher,
+        refused=run.refused,
+        environment=environment,
+    )
 
 
 def _of_file(words: list[str], folder: str, name: Named, outside: _Outside, by: str = "the command") -> list[BudgetTarget]:

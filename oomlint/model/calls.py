@@ -35,6 +35,7 @@ _TARGETS = frozenset({"Thread", "Process", "Timer"})
 JOBS = frozenset({"submit", "apply_async", "apply", "run_in_executor"})
 STARTS = _TARGETS | JOBS
 _HYDRA_SETTINGS = (".yaml", ".yml")
+_DEFINED = re.compile(rb"\bdef\s+(\w+)")
 _TARGET = re.compile(rb"""_target_["']?\s*[:=]\s*["']?(?:[\w.]*\.)?(\w+)""")
 
 
@@ -64,7 +65,7 @@ class Calls:
         self._tables: dict[Module, dict[str, set[str]]] = {}  # those of a module, by the functions that are in them
         self._computed: dict[Module, list[tuple[cst.BaseExpression, cst.Call, Scope]]] = {}  # calls of what has a computed name, with that
         self._plain: dict[Scope, Frame] = {}
-        self._targets: frozenset[str] | None = None  # classes that settings have Hydra make
+        self._targets: AnswerMemory[str, frozenset[str]] = AnswerMemory(project.readings)  # what settings have Hydra call, by the folder
         self._active: set[Scope] = set()
         self._asking: set[Scope] = set()
         self._circles = 0  # answers that were given in the middle of the same question: what rests on one is not kept
@@ -147,12 +148,18 @@ class Calls:
                         break
 
     def _is_target(self, cls: ClassRef) -> bool:
-        """Whether settings, or code, have Hydra make objects of a class. Else no call need be asked what it is made on: in a large project many would be."""
-        if self._targets is None:
-            files = (path for path in self.project.settings_files() if path.endswith(_HYDRA_SETTINGS))
-            found = [*(_targets(path, self.project.text(path)) for path in files), *self.project.search(_targets, (), cls.module.path, "_target_").values()]
-            self._targets = frozenset(name for names_of_file in found for name in names_of_file.split())
-        return any(one.scope.name in self._targets for one in (cls, *(self.subclasses(cls) if self._targets else ())))
+        """Whether settings, or code, have Hydra make objects of a class, or call a function of a file that speaks of it.
+
+        Else no call need be asked what it is made on: in a large project many would be.
+        """
+        targets = self._targets.answer(self.project.top, lambda: self._hydra_targets(cls.module))
+        if any(one.scope.name in targets for one in (cls, *(self.subclasses(cls) if targets else ()))):
+            return True
+        return bool(targets) and bool(self.project.search(_defines_maker, (cls.scope.name, *sorted(targets)), cls.module.path, cls.scope.name))
+
+    def _hydra_targets(self, module: Module) -> frozenset[str]:
+        settings = (_targets(path, self.project.raw(path)) for path in self.project.settings_files() if path.endswith(_HYDRA_SETTINGS))
+        return frozenset(name for told in (*settings, *self.project.search(_targets, (), module.path, "_target_").values()) for name in told.split())
 
     def _callers(self, module: Module, scope: Scope, name: str, owner: str) -> Iterator[Module]:
         """Files that may call a function; of a method also those of its base classes, which leave it to the derived ones and know nothing of them."""
@@ -454,9 +461,16 @@ def _derives(path: str, data: bytes, name: str) -> str:
 
 @finder
 def _targets(path: str, data: bytes) -> str:
-    """Names of the classes that a file has Hydra make."""
+    """Names of the classes and functions that a file has Hydra call."""
     del path
     return " ".join(sorted({name.decode() for name in _TARGET.findall(data)}))
+
+
+@finder
+def _defines_maker(path: str, data: bytes, owner: str, *targets: str) -> str:
+    """Whether a file that speaks of a class defines a function that Hydra is to call."""
+    del path
+    return FOUND if owner.encode() in data and not {name.decode() for name in _DEFINED.findall(data)}.isdisjoint(targets) else ""
 
 
 @finder
