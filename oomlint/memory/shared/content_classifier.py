@@ -110,6 +110,8 @@ class Contents:
             whole = self._of_value(value.whole)
             if how == "item" and whole.form is Form.RECORDS:
                 return FIELD
+            if how == "attr" and whole.kind is PayloadKind.PATHS:
+                return whole  # `path.stem`, `path.parent`: a name or a path again
             cell = isinstance(name, str) and (how == "item" or name not in _OF_ROWS)
             return CELL if cell and whole.form is Form.ROW else NOTHING
         if isinstance(value, SourceExpression):
