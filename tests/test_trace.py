@@ -48,7 +48,7 @@ PROGRAMS: Final = {
     "steps": "held = []\nwith watch() as marks:\n    for _ in marks.steps(range(60)): held.append(pages(1_000_000)); wait(0.05)\n",
     "unmarked": "held = []\nfor _ in range(60): held.append(pages(1_000_000)); wait(0.05)\n",
     "epochs": "held = []\nwith watch() as marks:\n    for _ in marks.epochs(range(6)):\n        held.append(pages(20_000_000))\n"
-    "        for _ in marks.steps(range(10)): wait(0.06)\n",
+    "        for _ in marks.steps(range(10)): wait(0.12)\n",
     "evaluations": "for _ in range(4):\n    wait(0.4); held = pages(60_000_000); wait(0.4); del held\nwait(0.3)\n",
     "allocator": "with watch() as marks:\n    blocks = [pages(100_000) for _ in range(800)]\n    marks.step(); wait(1)\n    last = blocks[-1]; del blocks\n"
     "    for _ in marks.steps(range(40)): wait(0.05)\n",
