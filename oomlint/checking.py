@@ -287,15 +287,18 @@ class Checker:
         project.steps.left = step_limits.STEPS // 2
         found = self._answers(path, codes, project)
         self._finished = project.steps.left >= 0
+        project.learnt += step_limits.STEPS // 2 - max(0, project.steps.left)
         if self._finished:
             return found
         # It goes on from nothing, so that where it ends does not depend on the files before it; what was half learnt is no use to those behind it.
         self.projects.forget(path)
-        alone = self.projects.new(path)
+        alone = self.projects.of(path)
         alone.steps.left = step_limits.STEPS
         findings, failures, source = self._answers(path, codes, alone)
         if alone.steps.left < 0:
             findings.append(replace(cannot_check(path, "it is not checked to its end: that would take too many steps"), name=UNFINISHED))
+        del alone
+        self.projects.forget(path)
         return findings, failures, source
 
     def _answers(self, path: str, codes: Iterable[str], project: Project) -> tuple[list[Finding], list[Failure], Source]:

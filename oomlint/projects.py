@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_PARSED: Final = 5_000_000
 _MOST_KEPT: Final = 3_000_000  # of these, where the rest is let go of: files that all others of the project import
 _MOST_PARSED_BEHIND: Final = 1_500_000
+_MOST_LEARNT: Final = 100_000  # steps of the engines whose answers are kept; each takes 3 to 10 kB
 
 
 class Projects:
@@ -44,12 +45,15 @@ class Projects:
         self._last = ""
 
     def of(self, path: str) -> Project:
-        """The project of a file. Trees of all projects are let go of where they are many: ask for it while no question is open."""
+        """The project of a file. Trees and answers of all projects are let go of where they are many: ask for it while no question is open."""
         top = self.top_of(path)
         if sum(project.parsed for project in self._known.values()) > (_MOST_PARSED if top == self._last else _MOST_PARSED_BEHIND):
             for where, project in self._known.items():
                 project.let_go(_MOST_KEPT if where == top else 0, held=self._held)
             gc.collect()
+        elif sum(project.learnt for project in self._known.values()) > _MOST_LEARNT:
+            for project in self._known.values():
+                project.let_go(_MOST_PARSED, held=self._held)
         self._last = top
         known = self._known.get(top)
         if known is None:
@@ -65,8 +69,11 @@ class Projects:
         return Project(self._root, self._settings, self._overlay, folders, top)
 
     def forget(self, path: str) -> None:
-        """Have the project of a file made again."""
-        self._known.pop(self.top_of(path), None)
+        """Have all forgotten that was learnt of the project of a file, but for the trees."""
+        known = self._known.get(self.top_of(path))
+        if known is not None:
+            self._known[self.top_of(path)] = known.over(self._overlay)
+            known.let_go(held=self._held)
 
     def opened(self) -> Iterator[str]:
         """The files whose content is known by now, those among them that stand for others included."""

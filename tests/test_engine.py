@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import sys
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,6 +37,7 @@ from oomlint.finding import (
     Weight,
 )
 from oomlint.fixing import Change, write
+from oomlint.model.readings import Readings
 from oomlint.output import full, json_array
 from oomlint.output.view import View
 from oomlint.rule import Rule, page
@@ -638,3 +641,29 @@ def test_the_budget_of_a_file_is_its_own_and_its_end_is_a_notice(folder: Path, o
         cause = "it is not checked to its end: that would take too many steps"
         assert [(os.path.basename(notice.path), notice.message) for notice in report.notices] == [("d.py", cause), ("e.py", cause)]
         assert not report.failures
+
+
+@pytest.mark.usefixtures("asking")
+def test_what_was_learnt_for_files_that_take_too_many_steps_is_freed_where_nobody_collects(folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        (folder / f"{number}.py").write_text(program("say: error high words") + "# ask: 101\n")
+    plain = type(fake).check
+    answers: weakref.WeakSet[Readings] = weakref.WeakSet()
+
+    class Room:
+        def __init__(self, project: Project) -> None:
+            self.project = project
+            self.answer = Readings()
+            answers.add(self.answer)
+
+    def check_more(self: Fake, module: Module, project: Project) -> Iterator[Finding]:
+        project.shared(Room)
+        yield from plain(self, module, project)
+
+    monkeypatch.setattr(type(fake), "check", check_more)
+    gc.disable()
+    try:
+        assert len(check(folder).notices) == 8
+        assert len(answers) <= 1
+    finally:
+        gc.enable()

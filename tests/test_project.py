@@ -272,9 +272,10 @@ def test_a_method_of_a_common_name_is_sought_in_a_few_files(tmp_path: Path) -> N
     assert sought == [20, 6]
 
 
-def test_findings_do_not_depend_on_how_many_trees_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["_MOST_PARSED", "_MOST_LEARNT"])
+def test_findings_do_not_depend_on_how_much_is_kept(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"data.py": FACTORY, **{f"train_{number}.py": f"from data import get_loaders\n{CALL}" for number in range(5)}})
-    monkeypatch.setattr("oomlint.projects._MOST_PARSED", 0)
+    monkeypatch.setattr(f"oomlint.projects.{limit}", 0)
     assert found(tmp_path) == [f"train_{number}.py" for number in range(5)]
 
 

@@ -162,6 +162,7 @@ class Project:
         self._parsed = 0  # characters
         self._wanted: Counter[str] = Counter()  # how often each file was asked for since trees were let go of
         self.steps = Steps()
+        self.learnt = 0  # the steps whose answers are kept
         self.command: GivenCommand | None = None  # where it is asked what one certain command does
         self._called: dict[str, frozenset[bytes]] = {}
         self._words: WordIndex | None = None
@@ -248,6 +249,7 @@ class Project:
                 kept[path] = known
                 self._parsed += len(known.source.text)
         self._modules = kept
+        self.learnt = 0
         self._wanted.clear()
         # What was learnt refers to itself in circles, and to all trees: once these are cut, nobody has to look for what is free.
         for room in self.memo.answers() if not held else ():
