@@ -83,6 +83,21 @@ def test_what_a_name_stands_for_is_asked_once_while_it_is_found_out_what_calls_c
     assert second < 5.5 * first
 
 
+def walks(number: int) -> str:
+    """A method that calls itself in several directions, and changes the object that it is a method of."""
+    steps = "".join(
+        f"        if place[{i}] not in self.seen:\n            self.workers = place[{i}]\n            self.walk(place[{i}])\n" for i in range(number)
+    )
+    made = f"class Walker:\n    def __init__(self, workers=0):\n        self.workers = workers\n        self.seen = {{}}\n\n    def walk(self, place):\n{steps}"
+    return f"{HEAD}{made}\n\nwalker = Walker()\nwalker.walk([0, 1])\nDataLoader(range(8), num_workers=walker.workers, persistent_workers=True)\n"
+
+
+def test_each_direction_of_a_recursion_is_followed_once(tmp_path: Path) -> None:
+    calls(tmp_path / "warm.py", walks(1))
+    first, second = (calls(tmp_path / f"{number}.py", walks(number)) for number in (2, 8))
+    assert second < 5.5 * first
+
+
 SEARCHES = """\
 import torch
 from torch import nn

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from oomlint.model import arguments, names
 from oomlint.model.outside import Outside
-from oomlint.model.questions import NO_ANSWER, UNKNOWN, parted
+from oomlint.model.questions import NO_ANSWER, UNKNOWN, calls_itself, parted
 from oomlint.model.values import ABSENT, FREE, Alternative, Alternatives, Bound, ClassRef, External, Frame, FunctionRef, Instance, Partial
 from oomlint.syntax.nodes import UNKNOWN_KEY, names_in, path_of
 from oomlint.syntax.scopes import CHANGES, DEFINES, REBINDS, Effect
@@ -67,6 +67,8 @@ class CalleeChanges(Outside):
         if change.may:
             return [Alternative(UNKNOWN)]
         call, where = change.call, self._called(change, frame)
+        if calls_itself(where) and sum(one.function.scope is where.scope for one in self._changes(root, frame)) > 1:
+            return [Alternative(UNKNOWN)]  # it goes in several directions from each round, not back along one
         rest = accessors[len(change.path) :]
         key = ("left", call, change.name, rest, frame)
         if where.depth > _DEEPEST or key in self.active:

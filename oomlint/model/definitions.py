@@ -12,7 +12,7 @@ from oomlint.model.displays import appended
 from oomlint.model.elsewhere_changes import ElsewhereChanges
 from oomlint.model.names import short
 from oomlint.model.outside import set_only_inside
-from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, trim
+from oomlint.model.questions import BUDGET, DEEPEST, MOST, NO_ANSWER, UNKNOWN, common, trim
 from oomlint.model.reach import Reach
 from oomlint.model.setattr_loops import asks_for_entry, entries_of
 from oomlint.model.sources import UNREAD, is_unread
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oomlint.model.project import Module
-    from oomlint.model.questions import Asked
+    from oomlint.model.questions import Asked, States
     from oomlint.model.reach import Condition, Conditions, Found, Payload
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Scope
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _MUTATING = frozenset({"update", "setdefault", "pop", "clear", "merge"})
 _LONGEST = 12  # attributes and keys after a name
+_MOST_STATES = 6  # in which a definition is reached
 _ROUNDS = 3  # of a loop, as in `node = node[key]`, that are followed backwards
 
 
@@ -188,7 +189,7 @@ class Definitions(ElsewhereChanges):
                 continue
             bound = payload() if callable(payload) else payload
             merges = merges or (effect.kind == "merge" and any(is_unread(alt.value) for alt in bound))
-            for picks, doubt in states[:6]:
+            for picks, doubt in _told_apart(states, bound):
                 for alt in bound:
                     if isinstance(alt.value, Absent) and effect.kind in {"update", "setdefault", "augment", "merge"}:
                         continue
@@ -200,7 +201,7 @@ class Definitions(ElsewhereChanges):
         if falls:
             base = start()
             here = frozenset({(origin, 0)}) if several else FREE
-            states = [state for conditions in falls for state in self.conditions(conditions, frame, here)[:6]]
+            states = [state for conditions in falls for state in _told_apart(self.conditions(conditions, frame, here), base)]
             out.extend(merged.doubting(doubt) for picks, doubt in states for alt in base if (merged := alt.under(picks)) is not None)
         if merges:
             out = _doubted(out)
@@ -350,6 +351,11 @@ class Definitions(ElsewhereChanges):
         if kind == "with" and effect.value is not None:
             return self.access(effect.value, into, frame)
         return [Alternative(UNKNOWN)]
+
+
+def _told_apart(states: States, bound: Alternatives) -> States:
+    """The ways to a definition, fewer of them where it has many values."""
+    return common(states, min(_MOST_STATES, MOST // max(1, len(bound))))
 
 
 def _goes_round(at: cst.CSTNode | None, accessors: tuple[Accessor, ...], asked: Sequence[Asked]) -> bool:

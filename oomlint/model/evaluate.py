@@ -10,7 +10,7 @@ from oomlint.model.access import Access
 from oomlint.model.calls import Calls
 from oomlint.model.displays import display_truth, is_grown
 from oomlint.model.options import OptionSource
-from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, NO_ANSWER, trim
+from oomlint.model.questions import BUDGET, CPU_COUNTS, DEEPEST, MOST, NO_ANSWER, common, trim
 from oomlint.model.reach import path_conditions
 from oomlint.model.readings import AnswerMemory
 from oomlint.model.settings_files import SettingsReader
@@ -30,11 +30,11 @@ from oomlint.model.values import (
 
 if TYPE_CHECKING:
     from oomlint.model.project import Module, Project
+    from oomlint.model.questions import States
     from oomlint.model.reach import Conditions
     from oomlint.syntax.scopes import Scope
 
     Verdicts = list[tuple[bool, Picks, int]]
-    States = list[tuple[Picks, int]]
 
 _NONE: Verdicts = []
 _WAYS: Final = 8  # ways that are told apart; more than these become one, under what they have in common
@@ -175,7 +175,7 @@ class Evaluator(Access):
                     merged = meet(picks, more)
                     if merged is not None:
                         fresh[merged, doubt + doubts] = None
-        left = _common(list(fresh))
+        left = common(list(fresh), _WAYS)
         self._narrowed[key] = (states, verdicts, left)  # what is named by its id has to live
         return left
 
@@ -198,14 +198,7 @@ def _widened(verdicts: Verdicts) -> Verdicts:
     """The same verdicts; where there are many ways to one of them, what these have in common. A test of ten parts has a thousand ways."""
     if len(verdicts) <= _WAYS:
         return verdicts
-    return [(one, *way) for one in (True, False) for way in _common([(picks, doubt) for verdict, picks, doubt in verdicts if verdict is one])]
-
-
-def _common(states: States) -> States:
-    """The same ways; where there are many, one with what all of them ask for, so that none is lost and order decides nothing."""
-    if len(states) <= _WAYS:
-        return states
-    return [(frozenset.intersection(*(picks for picks, _ in states)), min(doubt for _, doubt in states))]
+    return [(one, *way) for one in (True, False) for way in common([(picks, doubt) for verdict, picks, doubt in verdicts if verdict is one], _WAYS)]
 
 
 __all__ = ["CPU_COUNTS", "Evaluator", "is_grown"]

@@ -158,9 +158,10 @@ class Expressions(Results):
                     if said is not None and not said.unknown:
                         verdict = isinstance(target.operator, cst.NotIn if said.unset else cst.In)
                 elif isinstance(target.operator, cst.In | cst.NotIn):
-                    verdict = None
-                    if isinstance(target.comparator, cst.List | cst.Tuple | cst.Set | cst.Dict) or not self._changed(target.comparator, frame, right.value):
-                        verdict = self._contained(left.value, right.value, negated=isinstance(target.operator, cst.NotIn))
+                    verdict = self._contained(left.value, right.value, negated=isinstance(target.operator, cst.NotIn))
+                    written = isinstance(target.comparator, cst.List | cst.Tuple | cst.Set | cst.Dict)
+                    if verdict is not None and not written and self._changed(target.comparator, frame, right.value):
+                        verdict = None
                 out.append(Alternative(Const(verdict) if verdict is not None else UNKNOWN, (), picks, doubt, left.reach or right.reach))
         return out
 

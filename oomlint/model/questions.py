@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oomlint.syntax.nodes import Accessor
     from oomlint.syntax.scopes import Effect, Scope
 
+    States = list[tuple[Picks, int]]  # ways on which something is reached, with how many assumptions
     Asked = tuple[cst.CSTNode | None, tuple[Accessor, ...]]  # where a name is asked for, and what of it
 
 MOST = 32  # alternatives that are kept for one expression
@@ -72,6 +73,7 @@ class Questions(ABC):
         self.elsewhere: dict[object, bool] = {}  # whether other files of a program set parts of what one file gives a value
         self.programs: dict[str, list[Module]] = {}  # by their scripts, the files of the project that they import
         self.homes: dict[tuple[Module, str], tuple[str, str] | None] = {}  # where names come from that other files give a value
+        self.nested: dict[Frame, int] = {}
         self.lines: AnswerMemory[ClassRef, list[ClassRef | External]] = AnswerMemory(project.readings)  # lineages by class
 
     def told_meanwhile(self, key: object) -> Any:
@@ -175,6 +177,23 @@ def written(node: cst.BaseExpression, frame: Frame, picks: Picks = FREE) -> Alte
 def is_cpu_count(value: Value) -> bool:
     """Whether the value is the number of cores of the machine."""
     return (isinstance(value, ExternalCall) and value.name in CPU_COUNTS) or (isinstance(value, External) and value.name == "os.cpu_count()")
+
+
+def common(states: States, most: int) -> States:
+    """The same ways; where there are more, one with what all of them ask for, so that none is lost and order decides nothing."""
+    if len(states) <= max(1, most):
+        return states
+    return [(frozenset.intersection(*(picks for picks, _ in states)), min(doubt for _, doubt in states))]
+
+
+def calls_itself(frame: Frame) -> bool:
+    """Whether a function runs inside of a run of itself, on behalf of the same object: each round of a recursion multiplies the ways of the one before."""
+    here = frame
+    while here.bound:
+        here = here.bound[-1].frame
+        if here.scope is frame.scope and here.this == frame.this:
+            return True
+    return False
 
 
 def parted(found: Alternatives) -> tuple[Alternatives, bool]:

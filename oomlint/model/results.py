@@ -12,7 +12,7 @@ from oomlint.frameworks import PREPARERS, PREPARES
 from oomlint.model import arguments, names
 from oomlint.model.displays import is_grown
 from oomlint.model.lookups import Lookups
-from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, constant, is_cpu_count, of_setting, trim, written
+from oomlint.model.questions import BUDGET, MOST, NO_ANSWER, UNKNOWN, calls_itself, constant, is_cpu_count, of_setting, trim, written
 from oomlint.model.registries import REGISTRIES, registered
 from oomlint.model.sources import CONTAINERS
 from oomlint.model.values import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 
 _DEEPEST_CALL = 8  # calls inside calls that are followed
+_DEEPEST_NEST = 7
 _MOST_RETURNS = 12
 # Calls that hand their first argument through, as far as a value is concerned.
 _SAME = frozenset(
@@ -148,7 +149,7 @@ class Results(Lookups):
     def _returned(self, function: FunctionRef, bound: tuple[Bound, ...], accessors: tuple[Accessor, ...]) -> Alternatives:
         scope = function.scope
         inner = Frame(function.module, scope, bound, function.this, self._closure(function, bound))
-        if inner.depth > _DEEPEST_CALL or _calls_itself(inner):
+        if inner.depth > _DEEPEST_CALL or self._nesting(inner) > _DEEPEST_NEST or calls_itself(inner):
             return [Alternative(UNKNOWN)]
         if isinstance(scope.node, cst.Lambda):
             return self.access(scope.node.body, accessors, inner)
@@ -172,6 +173,16 @@ class Results(Lookups):
                     if merged is not None:
                         out.append(merged)
         return trim(out) or [Alternative(Const(None) if not scope.returns else UNKNOWN)]
+
+    def _nesting(self, frame: Frame) -> int:
+        """How many calls lead to a frame, or to where its object was made, whichever are more: of what each has, there are as many as both together."""
+        known = self.nested.get(frame)
+        if known is None:
+            around = [one.frame for one in frame.bound or ()]
+            if frame.this is not None and frame.this.at is not None:
+                around.append(frame.this.at)
+            known = self.nested[frame] = 1 + max(map(self._nesting, around), default=0)
+        return known
 
     def _closure(self, function: FunctionRef, bound: tuple[Bound, ...]) -> Frame | None:
         parent = function.scope.parent
@@ -459,13 +470,3 @@ def _parses(parser: cst.BaseExpression, call: cst.Call, frame: Frame) -> tuple[M
             break
         parser, call, frame = given.node.value, given.bound.call, given.bound.frame
     return frame.module, call
-
-
-def _calls_itself(frame: Frame) -> bool:
-    """Whether a function runs inside of a run of itself, on behalf of the same object: each round of a recursion multiplies the ways of the one before."""
-    here = frame
-    while here.bound:
-        here = here.bound[-1].frame
-        if here.scope is frame.scope and here.this == frame.this:
-            return True
-    return False

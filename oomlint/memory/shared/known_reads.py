@@ -66,7 +66,7 @@ BY_NAME: Final = {
         ),
         (KnownRead.SAMPLE, " ".join(sorted(DECODERS))),
         (KnownRead.NUMBERS, "numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_table pandas.read_excel pandas.read_json"),
-        (KnownRead.RECORDS, "json.load orjson.loads yaml.safe_load ujson.load"),
+        (KnownRead.RECORDS, "json.load orjson.loads ujson.load"),
     )
     for name in listed.split()
 }
