@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-# A file takes some thousands, at most 26 thousand in six large research projects and in timm and ultralytics. What takes more than this was made by a
-# program, or asks everybody.
+# A file takes some thousands. Four of all files of 180 research repositories take more than this: what they call may be any of dozens of classes, made by
+# any of dozens of settings.
 STEPS: Final = 100_000
 
 
