@@ -108,6 +108,8 @@ class FlowMethods(FlowModules):
         done = self._done_to_graph(node, method, base, args, state)
         if done is not None:
             return done
+        if method == "split" and (not node.args or isinstance(node.args[0].value, cst.SimpleString)):
+            return TensorState(ValueKind.PACK, inside=PLAIN, sure=True)  # what has been a text all along
         if method not in OF_DICTS | ADDS and isinstance(node.func, cst.Attribute):
             self.note_tensor(node.func.value, base)
         if base.kind is ValueKind.OPAQUE and method in OF_DICTS:
@@ -453,8 +455,6 @@ def _rearranged(node: cst.Call, method: str, base: TensorState, proven: TensorSt
         found = found.having(size=SampleSize.DENSE)  # whatever it is called
     elif base.size is SampleSize.LEFT and is_flat(method, node, 0):
         found = found.having(size=SampleSize.DENSE)
-    if method == "split" and node.args and isinstance(node.args[0].value, cst.SimpleString):
-        return TensorState(ValueKind.PACK, inside=PLAIN, sure=True)  # what has been a text all along
     if method in {"chunk", "split", "unbind"}:
         return TensorState(ValueKind.PACK, inside=found.having(view=base.view or part), sure=True)
     return found

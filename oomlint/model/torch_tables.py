@@ -8,10 +8,12 @@ from typing import Final
 from oomlint.patterns import pattern
 from oomlint.scout.telling_names import NamePattern
 
+# Methods of text that neither tensors nor arrays of NumPy have (asked of torch 2.13.0 and NumPy 2.4).
+OF_TEXT: Final = frozenset(name for name in (*dir(str), *dir(bytes)) if not name.startswith("_")) - {"index", "partition", "split"}
 # Methods whose result is a Python value, or says nothing of the data.
-PLAIN_METHODS: Final = frozenset(
+PLAIN_METHODS: Final = OF_TEXT | frozenset(
     "item tolist size dim numel nelement stride storage_offset data_ptr is_floating_point is_cuda get_device element_size ndimension type_as_str "
-    "__len__ format decode encode keys __str__ is_contiguous strip lstrip rstrip lower upper startswith endswith rsplit rpartition splitlines".split(),
+    "__len__ keys __str__ is_contiguous".split(),
 )
 PLAIN_ATTRIBUTES: Final = frozenset("shape dtype device ndim nbytes is_cuda requires_grad layout size grad_fn names is_leaf itemsize".split())
 # Results with no gradient: indices, comparisons, whole numbers.
